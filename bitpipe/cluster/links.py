@@ -1,0 +1,89 @@
+"""What a transfer costs: the link arithmetic that simulator and virtual clocks share.
+
+Only arithmetic is shared. Who waits for whom is worked out twice, independently, by
+:mod:`bitpipe.simulate` and by :mod:`bitpipe.runtime`; a test holds them to 0.1 %.
+
+The rules, for both:
+
+* A rank has one egress port per link class. A message leaves when the port is free and its
+  producer has finished; it occupies the port for bytes / bandwidth and arrives ``latency``
+  after it left completely. Receiving costs the receiver nothing but the wait.
+* All-reduces have their own communication stream per rank, in program order. One starts when
+  every member has issued it, every member's stream is free, and every member's egress port
+  of that link class has drained what was issued before the all-reduce. It takes
+  2(n−1)/n · bytes / bandwidth + latency. Later P2P does not wait for it: P2P has priority.
+* Ranks of a node that share a NIC get an equal static share of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bitpipe.cluster.layout import RankLayout
+from bitpipe.cluster.topology import Cluster, Link
+
+
+class LinkClass(StrEnum):
+    """Which kind of path joins two ranks."""
+
+    LOCAL = "local"  # same rank: a hand-over, free
+    INTRA = "intra"  # same node
+    INTER = "inter"  # between nodes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Links:
+    """Transfer costs on one layout of one (possibly scaled) cluster."""
+
+    layout: RankLayout
+    p2p_intra: Link
+    p2p_inter: Link
+    all_reduce_intra: Link
+    all_reduce_inter: Link
+
+    @classmethod
+    def of(cls, cluster: Cluster, layout: RankLayout) -> Links:
+        """The links of ``cluster``; P2P between nodes gets a rank's static share of the NICs."""
+        share = min(1.0, cluster.nics_per_node / cluster.devices_per_node)
+        inter = Link(bandwidth=cluster.p2p_inter.bandwidth * share, latency=cluster.p2p_inter.latency)
+        return cls(
+            layout=layout,
+            p2p_intra=cluster.p2p_intra,
+            p2p_inter=inter,
+            all_reduce_intra=cluster.all_reduce_intra,
+            all_reduce_inter=cluster.all_reduce_inter,
+        )
+
+    def between(self, source: int, target: int) -> LinkClass:
+        """The class of the path between two global ranks."""
+        if source == target:
+            return LinkClass.LOCAL
+        same = self.layout.node(source) == self.layout.node(target)
+        return LinkClass.INTRA if same else LinkClass.INTER
+
+    def among(self, ranks: Sequence[int]) -> LinkClass:
+        """The class of a collective: the worst path among its members."""
+        nodes = {self.layout.node(rank) for rank in ranks}
+        if len(ranks) < 2:
+            return LinkClass.LOCAL
+        return LinkClass.INTRA if len(nodes) == 1 else LinkClass.INTER
+
+    def occupancy(self, link: LinkClass, size: float) -> float:
+        """Seconds that a message of ``size`` bytes holds the sender's egress port."""
+        return 0.0 if link is LinkClass.LOCAL else size / self._p2p(link).bandwidth
+
+    def latency(self, link: LinkClass) -> float:
+        """Seconds from leaving completely to arriving."""
+        return 0.0 if link is LinkClass.LOCAL else self._p2p(link).latency
+
+    def all_reduce(self, link: LinkClass, members: int, size: float) -> float:
+        """Seconds of a ring all-reduce of ``size`` bytes over ``members`` ranks."""
+        if members < 2:
+            return 0.0
+        path = self.all_reduce_intra if link is LinkClass.INTRA else self.all_reduce_inter
+        return 2 * (members - 1) / members * size / path.bandwidth + path.latency
+
+    def _p2p(self, link: LinkClass) -> Link:
+        return self.p2p_intra if link is LinkClass.INTRA else self.p2p_inter

@@ -1,0 +1,1 @@
+"""Token sources: prepared corpora, the built-in corpus, Megatron-format datasets."""

@@ -1,0 +1,60 @@
+"""What a model is, as numbers; the modules are in :mod:`bitpipe.models.transformer`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bitpipe.errors import InputError, choose
+
+FAMILIES = ("bert", "gpt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """A transformer of the BERT (masked LM) or GPT (causal LM) family.
+
+    Attributes:
+        name: the name of its configuration.
+        family: ``bert`` or ``gpt``.
+        layers, heads, hidden, sequence: as in Table 4.
+        vocabulary: rows of the embedding, padding included.
+        dropout: probability after embedding, attention and MLP.
+        tied_embeddings: whether the LM head's matrix is the token embedding.
+        next_sentence: BERT's second loss (off unless asked).
+    """
+
+    name: str
+    family: str
+    layers: int
+    heads: int
+    hidden: int
+    sequence: int
+    vocabulary: int
+    dropout: float = 0.1
+    tied_embeddings: bool = True
+    next_sentence: bool = False
+
+    def __post_init__(self) -> None:
+        choose("model.family", self.family, FAMILIES)
+        for key in ("layers", "heads", "hidden", "sequence", "vocabulary"):
+            value = getattr(self, key)
+            if not isinstance(value, int) or value < 1:
+                raise InputError(f"model.{key}", value, "a whole number from 1")
+        if self.hidden % self.heads:
+            raise InputError("model.heads", self.heads, f"must divide model.hidden={self.hidden}")
+        if not 0 <= self.dropout < 1:
+            raise InputError("model.dropout", self.dropout, "from 0 to below 1")
+
+
+def partition(layers: int, stages: int) -> tuple[int, ...]:
+    """How many transformer layers each stage holds; earlier stages take the remainder.
+
+    Raises:
+        InputError: a stage would hold no layer.
+    """
+    if stages > layers:
+        raise InputError(
+            "model.layers", layers, f"{stages} stages (depth × chunks) need at least {stages} layers"
+        )
+    each, more = divmod(layers, stages)
+    return tuple(each + (stage < more) for stage in range(stages))

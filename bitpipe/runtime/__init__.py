@@ -1,0 +1,1 @@
+"""Real ranks: the program interpreter, transport, gradient sync, clocks, launcher."""

@@ -1,0 +1,1 @@
+"""Pipeline schedules: actions, placements, methods, bounds, checks, lowering to programs."""

@@ -1,0 +1,47 @@
+"""A program: what every device does, communication included, ready to simulate or run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bitpipe.schedule.action import Action
+from bitpipe.schedule.schedule import Schedule
+
+
+class Instruction(NamedTuple):
+    """An action with what its executor needs to know.
+
+    Attributes:
+        action: what to do.
+        peer: for SEND, RECV and WAIT the device at the other end, else -1.
+        slot: for RECV and WAIT (and the compute action that consumes it) the receive buffer,
+            else -1. A slot is free again after its consumer's last use of the buffer.
+        sequence: a total order over all instructions of all devices that respects every
+            dependency: the order in which NCCL-like channels may issue them.
+    """
+
+    action: Action
+    peer: int = -1
+    slot: int = -1
+    sequence: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """One pipeline group's instructions. Every data-parallel replica runs the same program.
+
+    Attributes:
+        schedule: what it was lowered from.
+        rows: ``rows[device]`` is the device's instructions, first to last.
+        slots: ``slots[device]`` is how many receive buffers the device needs.
+        sync: ``eager``, ``late`` or ``none``.
+        sync_order: the stages in the order in which every rank issues their all-reduces
+            (restricted to the stages that it holds).
+    """
+
+    schedule: Schedule
+    rows: tuple[tuple[Instruction, ...], ...]
+    slots: tuple[int, ...]
+    sync: str
+    sync_order: tuple[int, ...]

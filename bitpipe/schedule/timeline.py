@@ -1,0 +1,77 @@
+"""A timeline: who did what from when to when, whoever told the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bitpipe.origin import Origin
+from bitpipe.schedule.action import Action
+
+
+class Event(NamedTuple):
+    """``device`` was busy with ``action`` from ``start`` to ``end`` (the timeline's unit).
+
+    Compute and STEP occupy the compute stream. SYNC, TIE, SEND_F and SEND_B events lie on the
+    communication stream: from issue to arrival.
+    """
+
+    device: int
+    action: Action
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """One iteration of ``devices`` devices, simulated, virtual or measured.
+
+    Attributes:
+        devices: how many rows; with data parallelism these are global ranks.
+        events: in no particular order across devices; by start on one device and stream.
+        unit: ``"stage forward"`` (the paper's unit) or ``"s"``.
+        origin: who told the time.
+        memory: ``memory[device]`` is (time, bytes in use) at every change; empty if not known.
+    """
+
+    devices: int
+    events: tuple[Event, ...]
+    unit: str
+    origin: Origin
+    memory: tuple[tuple[tuple[float, float], ...], ...] = ()
+
+    @property
+    def makespan(self) -> float:
+        """Last end of any event, counted from 0."""
+        return max((event.end for event in self.events), default=0.0)
+
+    @property
+    def compute(self) -> tuple[Event, ...]:
+        return tuple(event for event in self.events if event.action.is_compute)
+
+    def busy(self, device: int, which: Callable[[Action], bool] | None = None) -> float:
+        """Time that ``device`` spent in compute actions (those that ``which`` accepts)."""
+        return sum(
+            event.end - event.start
+            for event in self.compute
+            if event.device == device and (which is None or which(event.action))
+        )
+
+    @property
+    def bubble_ratio(self) -> float:
+        """Idle share of all devices' time up to the end of the last compute action."""
+        span = max((event.end for event in self.compute), default=0.0)
+        if span == 0.0:
+            return 0.0
+        return 1.0 - sum(event.end - event.start for event in self.compute) / (span * self.devices)
+
+
+def by_device(events: Iterable[Event], devices: int) -> list[list[Event]]:
+    """Split events into one list per device, each sorted by start."""
+    rows: list[list[Event]] = [[] for _ in range(devices)]
+    for event in events:
+        rows[event.device].append(event)
+    for row in rows:
+        row.sort(key=lambda event: (event.start, event.end))
+    return rows
