@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from bitpipe.cluster import Cluster
+from bitpipe.cluster import Cluster, RankLayout
 from bitpipe.job import Job
+from bitpipe.origin import Origin
 
 SCHEMA = 1
-BACKENDS = ("simulate", "virtual", "cuda", "cpu", "emulate")
+BACKENDS = ("simulate", "virtual", "cuda", "cpu", "emulate")  # in the order in which help names them
+ORIGINS = {
+    "simulate": Origin.SIMULATED,
+    "virtual": Origin.VIRTUAL,
+    "cuda": Origin.MEASURED,
+    "cpu": Origin.MEASURED,
+    "emulate": Origin.EMULATED,
+}
+CLOCKS = {"simulate": "model", "virtual": "virtual", "cuda": "wall", "cpu": "wall", "emulate": "deadline"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +33,9 @@ class Cell:
         job: what is trained and how it is scheduled.
         cluster: modelled (simulate, virtual, emulate) or expected (cuda) hardware.
         backend: one of :data:`BACKENDS`.
-        data: name or content fingerprint of the token source; ``none`` for ``simulate``.
-        calibration: name of the cost model's calibration, ``none`` where none is used.
+        data: name and content fingerprint of the token source; ``none`` for ``simulate``.
+        calibration: the cost model's calibration, values included, as its file gives it; None
+            where none is used.
         links: ``scaled`` (virtual: keep the modelled cluster's ratio of communication to
             compute) or ``as_is``.
         options: further settings that determine the result (transport, compile, …).
@@ -35,10 +46,10 @@ class Cell:
     cluster: Cluster
     backend: str
     data: str = "none"
-    calibration: str = "none"
+    calibration: Mapping[str, Any] | None = None
     links: str = "scaled"
-    options: dict[str, Any] = field(default_factory=dict)
-    labels: dict[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, Any] = field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
         """Everything that determines the result, as plain data."""
@@ -52,3 +63,27 @@ class Cell:
         """Twelve hex digits of the identity's hash."""
         text = json.dumps(self.identity(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def origin(self) -> Origin:
+        """What kind of evidence this cell's numbers will be."""
+        return ORIGINS[self.backend]
+
+    @property
+    def layout(self) -> RankLayout:
+        """Where its ranks lie."""
+        return RankLayout(
+            name=self.job.layout,
+            width=self.job.width,
+            depth=self.job.schedule.depth,
+            devices_per_node=self.cluster.devices_per_node,
+        )
+
+    def __str__(self) -> str:
+        """For progress lines: what differs between cells, in a fixed order."""
+        job = self.job
+        labels = " ".join(str(value) for value in self.labels.values())
+        return (
+            f"{labels or job.schedule.method} {job.model.name} D={job.schedule.depth} W={job.width} "
+            f"N={job.schedule.micro_batches} B={job.micro_batch_size}"
+        )

@@ -1,0 +1,41 @@
+"""How a cell is run, as against what it is: nothing here changes a result, or enters an id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class WandbSettings:
+    """Where wandb's copy of a run goes.
+
+    Attributes:
+        mode: ``offline``, ``online`` or ``disabled``.
+        project, entity: as wandb knows them; entity None is the user's default.
+    """
+
+    mode: str = "disabled"
+    project: str = "bitpipe"
+    entity: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """Settings of a sweep; picklable, for jobs on other machines.
+
+    Attributes:
+        results: absolute path of the results folder.
+        launcher: ``local`` or ``slurm``; for the record.
+        data_path: text file, folder or prepared data set; None is the built-in corpus.
+        rerun: run cells again that have a finished record.
+        watchdog_s: seconds without progress of any rank before a run counts as hung.
+        wandb: the sink.
+    """
+
+    results: Path
+    launcher: str = "local"
+    data_path: Path | None = None
+    rerun: bool = False
+    watchdog_s: float = 60.0
+    wandb: WandbSettings = field(default_factory=WandbSettings)
