@@ -1,0 +1,348 @@
+"""The event engine: when every action of a program happens on all W·D ranks.
+
+It follows the rules written in :mod:`bitpipe.cluster.links`. Because P2P has priority over
+all-reduces and only STEP waits for an all-reduce, an iteration falls into three parts that need
+no event queue: compute and P2P of every replica (a Kahn network: rows that block only on
+messages), the all-reduces of all ranks (the same, blocking on groups), and the optimizer step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from bitpipe.cluster import LinkClass, Links
+from bitpipe.errors import InputError
+from bitpipe.origin import Origin
+from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.program import Program
+from bitpipe.schedule.timeline import Event, Timeline
+
+Durations = Callable[[int, Action], float] | Mapping[tuple[int, Action], float]
+Sizes = Callable[[Action], float]
+Span = tuple[float, float]
+
+STEP = Action(Kind.STEP)
+_SENT = {Kind.SEND_F: Kind.F, Kind.SEND_B: Kind.B}
+_AWAITED = {Kind.WAIT_F: Kind.F, Kind.WAIT_B: Kind.B}
+_POSTED = frozenset({Kind.RECV_F, Kind.RECV_B})
+_COLLECTIVE = frozenset({Kind.SYNC, Kind.TIE})
+_CLASSES = tuple(LinkClass)
+
+
+def simulate(
+    program: Program,
+    durations: Durations,
+    links: Links,
+    sizes: Sizes,
+    *,
+    alike: bool = False,
+    unit: str = "s",
+) -> Timeline:
+    """Simulate one iteration of ``links.layout.width`` replicas of ``program``.
+
+    Args:
+        program: what every pipeline group runs.
+        durations: seconds of (global rank, compute action or STEP).
+        links: transfer costs, and which global rank runs which device of which replica.
+        sizes: bytes of a SEND, SYNC or TIE action.
+        alike: promise that durations do not depend on the replica; replicas that also have
+            the same links are then worked out once.
+        unit: the unit of ``durations`` and of the timeline.
+
+    Returns:
+        Compute and STEP events, SEND events from issue to arrival, SYNC and TIE events of every
+        member from issue to end. ``device`` is the global rank.
+
+    Raises:
+        InputError: the program deadlocks, or its depth is not the layout's.
+    """
+    return trace(program, durations, links, sizes, alike=alike, unit=unit).timeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collective:
+    """One all-reduce: which, among whom, from when to when."""
+
+    action: Action
+    members: tuple[int, ...]
+    start: float
+    end: float
+    link: LinkClass
+    size: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """What the engine found; :attr:`timeline` lays it out, which costs more than finding it.
+
+    Attributes:
+        program: what was simulated.
+        links: between whom.
+        spans: ``spans[replica][device][i]`` is (start, end) of the device's i-th instruction;
+            a SEND ends at arrival, a SYNC or TIE is only issued. Replicas that are alike share
+            one table.
+        collectives: every all-reduce.
+        steps: ``steps[rank]`` is (start, end) of the optimizer step (empty if it has none).
+        unit: of all times.
+    """
+
+    program: Program
+    links: Links
+    spans: tuple[tuple[tuple[Span, ...], ...], ...] = field(repr=False)
+    collectives: tuple[Collective, ...]
+    steps: tuple[Span, ...]
+    unit: str
+
+    @property
+    def makespan(self) -> float:
+        """When the last rank has finished its step."""
+        return max(end for _, end in self.steps)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """All events of all ranks."""
+        ends = {(c.action.kind, c.action.stage): c.end for c in self.collectives}
+        events: list[Event] = []
+        for rank, (replica, device) in enumerate(self.links.layout.places):
+            for instruction, (start, end) in zip(
+                self.program.rows[device], self.spans[replica][device], strict=True
+            ):
+                action = instruction.action
+                if action.is_compute or action.kind in _SENT:
+                    events.append(Event(rank, action, start, end))
+                elif action.kind in _COLLECTIVE:
+                    events.append(Event(rank, action, start, ends[action.kind, action.stage]))
+                elif action.kind is Kind.STEP:
+                    events.append(Event(rank, action, *self.steps[rank]))
+        return Timeline(
+            devices=self.links.layout.size, events=tuple(events), unit=self.unit, origin=Origin.SIMULATED
+        )
+
+
+def trace(
+    program: Program,
+    durations: Durations,
+    links: Links,
+    sizes: Sizes,
+    *,
+    alike: bool = False,
+    unit: str = "s",
+) -> Trace:
+    """As :func:`simulate`, without laying out the timeline."""
+    layout = links.layout
+    if layout.depth != program.schedule.depth:
+        raise InputError("layout.depth", layout.depth, f"the program has {program.schedule.depth} devices")
+    seconds = durations if callable(durations) else _looked_up(durations)
+    wiring = _Wiring(program)
+    known: dict[Hashable, _Replica] = {}
+    replicas: list[_Replica] = []
+    for replica in range(layout.width):
+        ranks = [layout.rank(replica, device) for device in range(layout.depth)]
+        classes = {(a, b): _CLASSES.index(links.between(ranks[a], ranks[b])) for a, b in wiring.pairs}
+        key: Hashable = tuple(classes.values()) if alike else replica
+        if key not in known:
+            known[key] = _run_replica(wiring, ranks, classes, seconds, links, sizes)
+        replicas.append(known[key])
+    collectives = _all_reduce(wiring, links, sizes, replicas)
+    free = [0.0] * layout.size
+    for collective in collectives:
+        for rank in collective.members:
+            free[rank] = max(free[rank], collective.end)
+    steps = []
+    for rank, (replica, device) in enumerate(layout.places):
+        done = replicas[replica].finish[device]
+        if device in wiring.stepping:
+            start = max(done, free[rank])
+            steps.append((start, start + seconds(rank, STEP)))
+        else:
+            steps.append((done, done))
+    return Trace(
+        program=program,
+        links=links,
+        spans=tuple(replica.spans for replica in replicas),
+        collectives=tuple(collectives),
+        steps=tuple(steps),
+        unit=unit,
+    )
+
+
+def _looked_up(durations: Mapping[tuple[int, Action], float]) -> Callable[[int, Action], float]:
+    def seconds(rank: int, action: Action) -> float:
+        try:
+            return durations[rank, action]
+        except KeyError:
+            raise InputError(
+                "durations", f"({rank}, {action})", "missing: every compute action and STEP needs one"
+            ) from None
+
+    return seconds
+
+
+_COMPUTE, _SEND, _WAIT, _ISSUE, _NOTHING = range(5)
+
+
+class _Wiring:
+    """A program with its messages and groups numbered, so that the inner loop is arithmetic.
+
+    ``rows[device]`` is (what, argument) per instruction: the message number for SEND and WAIT.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.targets: dict[int, tuple[int, int]] = {}  # message → (source device, target device)
+        self.rows: list[list[tuple[int, int]]] = []
+        self.groups: dict[tuple[Kind, int], list[int]] = {}  # collective → devices, once per issue
+        self.stepping: set[int] = set()
+        numbers: dict[tuple[Kind, int, int, int], int] = {}
+        for device, row in enumerate(program.rows):
+            wired: list[tuple[int, int]] = []
+            for instruction in row:
+                action = instruction.action
+                kind = action.kind
+                if action.is_compute:
+                    wired.append((_COMPUTE, -1))
+                elif kind in _SENT or kind in _AWAITED:
+                    payload = _SENT.get(kind) or _AWAITED[kind]
+                    name = (payload, action.micro_batch, action.stage, action.pipe)
+                    message = numbers.setdefault(name, len(numbers))
+                    if kind in _SENT:
+                        self.targets[message] = (device, instruction.peer)
+                    wired.append((_SEND if kind in _SENT else _WAIT, message))
+                elif kind in _COLLECTIVE:
+                    self.groups.setdefault((kind, action.stage), []).append(device)
+                    wired.append((_ISSUE, -1))
+                else:
+                    if kind is Kind.STEP:
+                        self.stepping.add(device)
+                    wired.append((_NOTHING, -1))
+            self.rows.append(wired)
+        self.messages = len(numbers)
+        self.pairs = sorted(set(self.targets.values()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Replica:
+    """Compute and P2P of one replica.
+
+    ``issues[device]`` lists (instruction, time, port free per link class) of SYNC and TIE.
+    """
+
+    spans: tuple[tuple[Span, ...], ...]
+    finish: tuple[float, ...]
+    issues: tuple[tuple[tuple[Action, float, tuple[float, ...]], ...], ...]
+
+
+def _run_replica(
+    wiring: _Wiring,
+    ranks: Sequence[int],
+    classes: Mapping[tuple[int, int], int],
+    seconds: Callable[[int, Action], float],
+    links: Links,
+    sizes: Sizes,
+) -> _Replica:
+    program, depth = wiring.program, len(ranks)
+    latencies = [links.latency(link) for link in _CLASSES]
+    ports = [[0.0] * len(_CLASSES) for _ in ranks]
+    spans: list[list[Span]] = [[] for _ in ranks]
+    issues: list[list[tuple[Action, float, tuple[float, ...]]]] = [[] for _ in ranks]
+    clock = [0.0] * depth
+    arrival: list[float | None] = [None] * wiring.messages
+    blocked: dict[int, int] = {}
+    ready = deque(range(depth))
+    while ready:
+        device = ready.popleft()
+        now, done = clock[device], spans[device]
+        row, wired, rank, port = program.rows[device], wiring.rows[device], ranks[device], ports[device]
+        for index in range(len(done), len(wired)):
+            what, message = wired[index]
+            if what == _COMPUTE:
+                start = now
+                now += seconds(rank, row[index].action)
+                done.append((start, now))
+            elif what == _WAIT:
+                arrived = arrival[message]
+                if arrived is None:
+                    blocked[message] = device
+                    break
+                now = max(now, arrived)
+                done.append((now, now))
+            elif what == _SEND:
+                link = classes[wiring.targets[message]]
+                port[link] = max(now, port[link]) + links.occupancy(_CLASSES[link], sizes(row[index].action))
+                arrival[message] = arrived = port[link] + latencies[link]
+                done.append((now, arrived))
+                if message in blocked:
+                    ready.append(blocked.pop(message))
+            else:
+                if what == _ISSUE:
+                    issues[device].append((row[index].action, now, tuple(port)))
+                done.append((now, now))
+        clock[device] = now
+    if blocked:
+        message, device = next(iter(blocked.items()))
+        action = program.rows[device][len(spans[device])].action
+        raise InputError("program", action, f"deadlock: device {device} waits for it for ever")
+    return _Replica(
+        spans=tuple(tuple(done) for done in spans),
+        finish=tuple(clock),
+        issues=tuple(tuple(row) for row in issues),
+    )
+
+
+def _all_reduce(
+    wiring: _Wiring, links: Links, sizes: Sizes, replicas: Sequence[_Replica]
+) -> list[Collective]:
+    """Run every rank's all-reduces in its program order; each waits for all its members."""
+    layout = links.layout
+    groups = {
+        key: tuple(sorted({layout.rank(w, device) for device in holders for w in range(layout.width)}))
+        for key, holders in wiring.groups.items()
+    }
+    classes = {key: links.among(members) for key, members in groups.items()}
+    issues = [replicas[replica].issues[device] for replica, device in layout.places]
+    queue = [0] * layout.size  # how many of its issues a rank has passed
+    free = [0.0] * layout.size
+    begin = dict.fromkeys(groups, 0.0)
+    missing = {key: len(holders) * layout.width for key, holders in wiring.groups.items()}
+    ready = deque(range(layout.size))
+    waiting: dict[int, tuple[Kind, int]] = {}
+    done: list[Collective] = []
+    while ready:
+        rank = ready.popleft()
+        while queue[rank] < len(issues[rank]):
+            action, issued, port = issues[rank][queue[rank]]
+            queue[rank] += 1
+            key = (action.kind, action.stage)
+            link = classes[key]
+            begin[key] = max(begin[key], issued, free[rank], port[_CLASSES.index(link)])
+            missing[key] -= 1
+            if missing[key] == 0:
+                members = groups[key]
+                size = sizes(action)
+                end = begin[key] + links.all_reduce(link, len(members), size)
+                done.append(
+                    Collective(
+                        action=action, members=members, start=begin[key], end=end, link=link, size=size
+                    )
+                )
+                for member in members:
+                    free[member] = end
+                    if waiting.pop(member, None) is not None:
+                        ready.append(member)
+            elif not _issues_again(issues[rank], queue[rank], key):
+                waiting[rank] = key
+                break
+    if waiting:
+        rank, (kind, stage) = next(iter(waiting.items()))
+        raise InputError("program", f"{kind.value}@{stage}", f"deadlock: rank {rank} waits for its group")
+    return done
+
+
+def _issues_again(
+    issues: Sequence[tuple[Action, float, tuple[float, ...]]], position: int, key: tuple[Kind, int]
+) -> bool:
+    """Whether a rank that holds a stage in both pipes has still to issue its other part."""
+    return any((action.kind, action.stage) == key for action, _, _ in issues[position:])
