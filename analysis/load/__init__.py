@@ -1,0 +1,9 @@
+"""Reading: records, rank logs and wandb runs into the frames of :mod:`analysis.load.schema`.
+
+A truncated, corrupt, foreign or still-running file is named in the frame ``problems`` and left
+out; it is never fatal and never silent.
+"""
+
+from analysis.load.loading import Loaded, load
+
+__all__ = ["Loaded", "load"]

@@ -1,0 +1,87 @@
+"""Records to rows of the frames."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.record import Record
+
+# Axes along which experiments compare. All other settings make up a row's context: two cells
+# are only compared where those are equal.
+SCHEDULE = ("method", "placement", "depth", "micro_batches", "chunks", "cap")
+AXES = frozenset({"schedule", "width", "micro_batch_size", "sync", "layout"})
+
+
+def cell_row(record: Record) -> dict[str, Any]:
+    """One row of :data:`analysis.load.schema.CELLS`, without its source."""
+    identity = record.identity
+    job = identity["job"]
+    schedule = job["schedule"]
+    metrics = record.metrics
+    peaks = [peak for peak in record.devices.get("peak_memory_bytes", ()) if peak is not None]
+    low, high = throughput_interval(metrics, job["measured"])
+    return {
+        "cell": record.cell,
+        "attempt": record.attempt,
+        "experiment": record.experiment,
+        "status": record.status.value,
+        "reason": record.cause.message if record.cause else None,
+        "origin": record.origin.value,
+        "backend": identity["backend"],
+        **{
+            key: schedule.get(key)
+            for key in ("method", "placement", "depth", "micro_batches", "chunks", "cap")
+        },
+        "early_forward": schedule.get("early_forward"),
+        **{key: job.get(key) for key in ("width", "micro_batch_size", "sync", "layout", "precision")},
+        **{key: job.get(key) for key in ("learning_rate", "seed", "iterations", "measured")},
+        "ranks": job["width"] * schedule["depth"],
+        "global_batch": job["micro_batch_size"] * schedule["micro_batches"] * job["width"],
+        "model": job["model"]["name"],
+        "cluster": identity["cluster"]["name"],
+        **{key: identity.get(key) for key in ("data", "calibration", "links")},
+        "samples_per_s": metrics.get("samples_per_s"),
+        "samples_per_s_low": low,
+        "samples_per_s_high": high,
+        "iteration_s": metrics.get("iteration_seconds"),
+        "bubble_ratio": metrics.get("bubble_ratio"),
+        "peak_memory_bytes": max(peaks, default=None),
+        "loss": next(iter(reversed(metrics.get("losses") or [])), None),
+        "revision": record.provenance["revision"],
+        "dirty": record.provenance["dirty"],
+        "host": ",".join(record.provenance["hosts"]),
+        "started": record.started,
+        "context": context(identity),
+        "labels": dict(record.labels),
+        "metrics": dict(metrics),
+    }
+
+
+def throughput_interval(metrics: Mapping[str, Any], measured: int) -> tuple[float | None, float | None]:
+    """Lowest and highest samples/s over the counted iterations; (None, None) for fewer than two."""
+    times = [time for time in (metrics.get("iterations_seconds") or ())[-measured:] if time]
+    batch = metrics.get("global_batch")
+    if len(times) < 2 or not batch:
+        return None, None
+    return batch / max(times), batch / min(times)
+
+
+def device_rows(record: Record) -> list[dict[str, Any]]:
+    """One row of :data:`analysis.load.schema.DEVICES` per global rank."""
+    length = max((len(values) for values in record.devices.values()), default=0)
+    return [
+        {"cell": record.cell, "attempt": record.attempt, "rank": rank}
+        | {name: values[rank] for name, values in record.devices.items() if rank < len(values)}
+        for rank in range(length)
+    ]
+
+
+def context(identity: Mapping[str, Any]) -> str:
+    """Hash of all settings that two compared cells must share: everything but :data:`AXES`."""
+    rest = {key: value for key, value in identity.items() if key != "job"}
+    rest["job"] = {key: value for key, value in identity["job"].items() if key not in AXES}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -1,0 +1,62 @@
+"""A results folder as tidy frames: what the functions of :mod:`analysis.artefacts` are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.load import Loaded, load
+from bitpipe.errors import InputError
+
+
+class NoResults(InputError):
+    """There are no records to draw from; the message names the command that makes them."""
+
+    def __init__(self, root: Path, id: str) -> None:
+        super().__init__(
+            "results",
+            root,
+            f"holds no record of {id}",
+            f"make them with: python run.py +experiment={id} -m",
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[Path, str]]:  # type: ignore[override]
+        return type(self), (self.value, self.allowed.split()[-1])  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything below one results folder, read once.
+
+    Attributes:
+        root: the folder, usually ``results``.
+    """
+
+    root: Path
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """All frames and every problem that was met on the way."""
+        return load(self.root)
+
+    @property
+    def cells(self) -> pd.DataFrame:
+        """One row per cell, its last attempt; columns as :mod:`analysis.load.schema` lists them."""
+        return self.loaded.cells
+
+    def experiment(self, id: str) -> pd.DataFrame:
+        """The cells of an experiment: one row per point and origin, missing ones included.
+
+        Columns are those of :attr:`cells`, plus the experiment's labels, each in a column of
+        its own, plus ``set``: the block of equal settings (model, cluster, precision, …) a row belongs to.
+
+        Raises:
+            NoResults: no sweep of it lies below :attr:`root`.
+        """
+        rows = self.loaded.experiment(id)
+        if rows.empty:
+            raise NoResults(self.root, id)
+        return rows
