@@ -1,0 +1,85 @@
+"""Calibrations: the few numbers by which the cost model differs from a cluster's data sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from bitpipe.errors import InputError
+
+PARAMETERS = (
+    "compute_efficiency",
+    "op_overhead",
+    "optimizer_bytes",
+    "all_reduce_efficiency",
+    "cross_node_overhead",
+)
+"""What :mod:`bitpipe.simulate.fit` may fit; all else comes from cluster and model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """How real devices fall short of their data sheet.
+
+    Ratios rather than rates, so that a calibration can be carried to another cluster (and is
+    then reported as not calibrated there).
+
+    Attributes:
+        name: the name of its file.
+        device: name of the device whose measurements it was fitted to.
+        compute_efficiency: sustained share of peak FLOP/s in forward and backward.
+        op_overhead: seconds that every forward or backward of a chunk takes besides its FLOPs.
+        optimizer_bytes: memory traffic of the optimizer step per resident parameter, bytes.
+        all_reduce_efficiency: share of the cluster's intra-node all-reduce bandwidth reached.
+        cross_node_overhead: seconds more per forward or backward where a pipeline group spans
+            nodes; None if no measurement across nodes was available, and then counted as 0 and
+            every such prediction marked as not calibrated.
+        gradient_bytes: bytes per parameter in the gradient all-reduce.
+        fitted: which of :data:`PARAMETERS` were fitted, the others being assumed.
+        cells: what they were fitted to.
+        sources: where each value comes from.
+    """
+
+    name: str
+    device: str
+    compute_efficiency: float
+    op_overhead: float
+    optimizer_bytes: float
+    all_reduce_efficiency: float = 1.0
+    cross_node_overhead: float | None = None
+    gradient_bytes: float = 2.0
+    fitted: tuple[str, ...] = ()
+    cells: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> Calibration:
+        """Build a calibration from what a YAML file holds.
+
+        Raises:
+            InputError: a key is unknown, missing, negative, or ``fitted`` names no parameter.
+        """
+        known = {f.name for f in fields(cls)}
+        values = dict(data)
+        for key in values:
+            if key not in known:
+                raise InputError(f"calibration.{key}", values[key], f"allowed are {', '.join(sorted(known))}")
+        for key in ("name", "device", "compute_efficiency", "op_overhead", "optimizer_bytes"):
+            if key not in values:
+                raise InputError(f"calibration.{key}", "missing", "every calibration must give it")
+        for key in (*PARAMETERS, "gradient_bytes"):
+            if values.get(key) is None:
+                continue
+            try:
+                values[key] = float(values[key])
+            except (TypeError, ValueError):
+                raise InputError(f"calibration.{key}", values[key], "a number") from None
+            if not values[key] >= 0 or (values[key] == 0 and "efficiency" in key):
+                raise InputError(f"calibration.{key}", values[key], "must be positive")
+        values["fitted"] = tuple(values.get("fitted", ()))
+        for key in values["fitted"]:
+            if key not in PARAMETERS:
+                raise InputError("calibration.fitted", key, f"allowed are {', '.join(PARAMETERS)}")
+        values["sources"] = dict(values.get("sources", {}))
+        return cls(**values)
