@@ -1,0 +1,79 @@
+"""What every drawing starts from: a timeline, the placement behind it, and a title."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bitpipe.errors import InputError
+from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.placement import Placement
+from bitpipe.schedule.timeline import Event, Timeline
+
+GRADIENT_SYNC = frozenset({Kind.SYNC, Kind.TIE})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One timeline to draw.
+
+    Attributes:
+        timeline: what happened; its rows are the D devices, or the W·D ranks, of a run.
+        placement: tells the chunk of a stage.
+        title: one line above the drawing.
+        rows: a name per row; "device 0" … or, with more rows than D, "rank 0" … if empty.
+    """
+
+    timeline: Timeline
+    placement: Placement
+    title: str = ""
+    rows: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rows and len(self.rows) != self.timeline.devices:
+            raise InputError("rows", len(self.rows), f"one name for each of {self.timeline.devices} rows")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name per row."""
+        word = "device" if self.timeline.devices == self.placement.depth else "rank"
+        return self.rows or tuple(f"{word} {row}" for row in range(self.timeline.devices))
+
+    @property
+    def span(self) -> float:
+        """End of the last compute action or gradient sync, whichever is later."""
+        return self.timeline.makespan
+
+    def chunk(self, action: Action) -> int:
+        """Which of its device's chunks (per direction, from 0) the action works on."""
+        return max(action.stage, 0) // self.placement.depth
+
+    def sync_lanes(self) -> list[list[tuple[Event, int]]]:
+        """Per row, its gradient all-reduces with a lane in which none overlaps another."""
+        return [
+            lanes(event for event in self.timeline.events if event.device == row and is_sync(event))
+            for row in range(self.timeline.devices)
+        ]
+
+
+def is_sync(event: Event) -> bool:
+    """Whether the event is a gradient all-reduce."""
+    return event.action.kind in GRADIENT_SYNC
+
+
+def lanes(events: Iterable[Event]) -> list[tuple[Event, int]]:
+    """Give each event the lowest lane (from 0) that is free when it starts."""
+    free: list[float] = []
+    placed = []
+    for event in sorted(events, key=lambda event: (event.start, event.end, str(event.action))):
+        lane = next((k for k, end in enumerate(free) if end <= event.start), len(free))
+        free[lane : lane + 1] = [event.end]
+        placed.append((event, lane))
+    return placed
+
+
+def time_label(unit: str) -> str:
+    """The time axis' label, with its unit."""
+    if unit == "stage forward":
+        return "time (1 = forward of one stage, 2 = backward of one stage)"
+    return f"time ({unit})"
