@@ -7,7 +7,7 @@ people, once, and rendered as Markdown, LaTeX (booktabs), HTML and for the termi
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rich.table import Table as RichTable
@@ -118,20 +118,17 @@ def to_html(grid: Grid, caption: str = "") -> str:
     return f'<div class="scroll" tabindex="0">{table}</div>{notes}'
 
 
-def to_terminal(grid: Grid, title: str) -> RichTable:
-    """For the terminal, by rich."""
-    table = RichTable(
-        title=title, title_justify="left", caption="\n".join(grid.notes), caption_justify="left"
-    )
-    for place, name in enumerate(grid.header):
-        table.add_column(name, justify="left" if place < grid.text_columns else "right")
+def to_terminal(grid: Grid, title: str) -> Iterator[RichTable | str]:
+    """For the terminal, by rich: the title, a table per block, the notes."""
+    yield title
     for block in grid.blocks:
-        if block.title:
-            table.add_section()
-            table.add_row(RichText(block.title, style="italic"))
+        table = RichTable(title=block.title or None, title_justify="left", title_style="italic")
+        for place, name in enumerate(grid.header):
+            table.add_column(name, justify="left" if place < grid.text_columns else "right", overflow="fold")
         for row in block.rows:
             table.add_row(*(RichText(entry.text, style=_style(entry)) for entry in row))
-    return table
+        yield table
+    yield from grid.notes
 
 
 def _style(entry: Entry) -> str:

@@ -24,23 +24,23 @@ class Look:
 
 METHODS = {
     "gpipe": Look("GPipe", "#dddddd", "", "s", ":"),
-    "dapple": Look("DAPPLE", "#f3c969", "//", "o", "--"),
-    "1f1b_int": Look("1F1B-Int", "#7fb8e0", "..", "^", "-."),
-    "chimera": Look("Chimera", "#d07a8a", "xx", "D", (0, (5, 1, 1, 1, 1, 1))),
-    "mixpipe": Look("MixPipe", "#3f9270", "\\\\", "v", (0, (3, 1))),
+    "dapple": Look("DAPPLE", "#f3c969", "////", "o", "--"),
+    "1f1b_int": Look("1F1B-Int", "#7fb8e0", "....", "^", "-."),
+    "chimera": Look("Chimera", "#d07a8a", "xxxx", "D", (0, (5, 1, 1, 1, 1, 1))),
+    "mixpipe": Look("MixPipe", "#3f9270", "\\\\\\\\", "v", (0, (3, 1))),
     "bitpipe": Look("BitPipe", "#1f3b7d", "", "*", "-"),
 }
 VARIANTS = {
-    "without_v": Look("w/o V", "#f3c969", "//", "o", "--"),
-    "without_e": Look("w/o E", "#7fb8e0", "..", "^", "-."),
-    "without_m": Look("w/o M", "#d07a8a", "xx", "D", ":"),
+    "without_v": Look("w/o V", "#f3c969", "////", "o", "--"),
+    "without_e": Look("w/o E", "#7fb8e0", "....", "^", "-."),
+    "without_m": Look("w/o M", "#d07a8a", "xxxx", "D", ":"),
     "full": Look("BitPipe", "#1f3b7d", "", "*", "-"),
 }
 ORIGINS = {
     Origin.PAPER: Look("paper", "#e3e3e3", "", "s", ":"),
-    Origin.SIMULATED: Look("simulated", "#f0b860", "//", "o", "--"),
-    Origin.EMULATED: Look("emulated", "#9c86c9", "++", "P", (0, (3, 1))),
-    Origin.VIRTUAL: Look("virtual", "#4c97c4", "..", "^", "-."),
+    Origin.SIMULATED: Look("simulated", "#f0b860", "////", "o", "--"),
+    Origin.EMULATED: Look("emulated", "#9c86c9", "++++", "P", (0, (3, 1))),
+    Origin.VIRTUAL: Look("virtual", "#4c97c4", "....", "^", "-."),
     Origin.MEASURED: Look("measured", "#1c4a3c", "", "*", "-"),
 }
 MODELS = {"bert-64": "BERT-64", "gpt-96": "GPT-96", "bert_64": "BERT-64", "gpt_96": "GPT-96"}
@@ -56,12 +56,12 @@ def canonical_method(name: str) -> str:
 
 def method(name: str) -> Look:
     """A method's look; an unknown method gets its own name in grey."""
-    return METHODS.get(canonical_method(name), Look(name, "#999999", "--", "X"))
+    return METHODS.get(canonical_method(name), Look(name, "#999999", "---", "X"))
 
 
 def variant(name: str) -> Look:
     """A variant's look (Table 6)."""
-    return VARIANTS.get(name, Look(name, "#999999", "--", "X"))
+    return VARIANTS.get(name, Look(name, "#999999", "---", "X"))
 
 
 def origin(name: str) -> Look:

@@ -1,0 +1,190 @@
+"""Table 6: what the V partition, eager sync and the device mapping each contribute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis.artefacts.table6_figures import memory_picture, throughput_picture
+from analysis.compare_rows import comparable_with_paper, decide
+from analysis.grid import Block, Entry, Grid, entries, rank
+from analysis.labels import VARIANTS, model
+from analysis.memory import balance
+from analysis.output import Rendered, Table
+from analysis.paper import printed
+from analysis.registry import artefact
+from analysis.remarks import remarks
+from analysis.results import Results
+from bitpipe.origin import Origin
+
+ROW = ["depth", "micro_batches"]
+COLUMNS = [
+    "depth",
+    "global_batch",
+    "variant",
+    "origin",
+    "samples_per_s",
+    "paper_samples_per_s",
+    "error_percent",
+    "status",
+    "ratio_to_full",
+    "paper_ratio_to_full",
+    "ratio_error_percent",
+    "samples_per_s_low",
+    "samples_per_s_high",
+    "verdict",
+    "micro_batches",
+    "model",
+    "cluster",
+    "calibration",
+    "calibrated",
+    "cell",
+    "revision",
+    "dirty",
+    "reason",
+]
+
+
+@artefact("table6_ablation", title="Table 6: ablation of BitPipe on BERT-64")
+def table6_ablation(results: Results) -> Rendered:
+    """One block per origin, laid out as in the paper, with bars beside it and memory per device."""
+    ours = results.experiment("table6_ablation")
+    frame = tidy(ours, printed("table6_ablation"))
+    memory = balance(ours, results.loaded.devices, keys=["origin", *ROW, "global_batch", "variant"])
+    return Rendered(
+        tables=(
+            Table(
+                name="table6_ablation",
+                title="Table 6: throughput (samples/s) without one mechanism at a time",
+                frame=frame,
+                grid=layout(frame),
+            ),
+            Table(
+                name="table6_ablation_memory",
+                title="Table 6's runs: peak memory over devices",
+                frame=memory.summary,
+            ),
+        ),
+        pictures=tuple(throughput_picture(frame)) + tuple(memory_picture(memory)),
+        notes=remarks(ours),
+    )
+
+
+def tidy(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
+    """One row per cell and origin, the paper's included, with :data:`COLUMNS`.
+
+    ``paper_samples_per_s`` and ``error_percent`` are only filled where a run trains the
+    paper's model on its cluster; ``ratio_to_full`` compares within a row and always means
+    the same. ``verdict`` names the row's best variant, or ``undecided`` where intervals overlap.
+    """
+    paper = paper.assign(origin=Origin.PAPER.value, status="ok", calibrated=True)
+    keep = ["variant", *ROW]
+    compared = ours.merge(
+        paper[[*keep, "samples_per_s"]].rename(columns={"samples_per_s": "paper"}), on=keep, how="left"
+    )
+    fits = comparable_with_paper(compared)
+    compared["paper_samples_per_s"] = compared["paper"].where(fits)
+    compared["error_percent"] = 100 * (compared["samples_per_s"] / compared["paper_samples_per_s"] - 1)
+    both = pd.concat([_with_ratios(paper), _with_ratios(compared)], ignore_index=True)
+    ratio = _with_ratios(paper).set_index(keep)["ratio_to_full"]
+    both["paper_ratio_to_full"] = [ratio.get(key) for key in both[keep].itertuples(index=False, name=None)]
+    both["ratio_error_percent"] = 100 * (both["ratio_to_full"] / both["paper_ratio_to_full"] - 1)
+    both.loc[both["origin"] == Origin.PAPER.value, ["paper_ratio_to_full", "ratio_error_percent"]] = pd.NA
+    order = {name: place for place, name in enumerate(VARIANTS)}
+    origins = {origin.value: place for place, origin in enumerate(_ORIGIN_ORDER)}
+    both = both.assign(_o=both["origin"].map(origins), _v=both["variant"].map(order))
+    both = both.sort_values(["_o", *ROW, "_v"], ignore_index=True)
+    both["verdict"] = _verdicts(both)
+    return both.reindex(columns=COLUMNS)
+
+
+_ORIGIN_ORDER = (Origin.PAPER, Origin.SIMULATED, Origin.EMULATED, Origin.VIRTUAL, Origin.MEASURED)
+
+
+def _with_ratios(rows: pd.DataFrame) -> pd.DataFrame:
+    full = rows[rows["variant"] == "full"].set_index(["origin", *ROW])["samples_per_s"]
+    keys = rows[["origin", *ROW]].itertuples(index=False, name=None)
+    base = pd.Series([full.get(key) for key in keys], index=rows.index, dtype="Float64")
+    return rows.assign(ratio_to_full=rows["samples_per_s"].astype("Float64") / base)
+
+
+def _verdicts(rows: pd.DataFrame) -> pd.Series:
+    verdict = pd.Series(pd.NA, index=rows.index, dtype="string")
+    for _, group in rows.groupby(["origin", *ROW]):
+        verdict.loc[group.index] = decide(group, "variant", "samples_per_s")
+    return verdict
+
+
+def layout(frame: pd.DataFrame) -> Grid:
+    """The paper's layout: rows D and B̂, columns variants, one block per origin."""
+    blocks = []
+    for origin, rows in frame.groupby("origin", sort=False):
+        lines = [_line(key, group) for key, group in rows.groupby(ROW, sort=True)]
+        blocks.append(Block(title=_heading(str(origin), rows), rows=tuple(lines)))
+    notes = (
+        "Bold: best of the row; underlined: second. Undecided: the intervals of these variants over the "
+        "counted iterations overlap.",
+        *_comparability(frame),
+    )
+    header = ("D", "B̂", *(look.name for look in VARIANTS.values()), "best", "remarks")
+    return Grid(header=header, blocks=tuple(blocks), notes=notes, text_columns=2)
+
+
+def _line(key: Any, group: pd.DataFrame) -> tuple[Entry, ...]:
+    records: list[Any] = group.to_dict("records")
+    by: dict[str, dict[str, Any]] = {row["variant"]: row for row in records}
+    values = [_throughput(by.get(name)) for name in VARIANTS]
+    ranked = rank(values, 2)
+    shown = [
+        entry if value is not None else Entry(_status(by.get(name)))
+        for entry, value, name in zip(ranked, values, VARIANTS, strict=True)
+    ]
+    verdict = group["verdict"].dropna()
+    batch = group["global_batch"].dropna()
+    remarks = [] if group["calibrated"].fillna(True).astype(bool).all() else ["uncalibrated"]
+    return (
+        Entry(str(key[0])),
+        Entry(str(int(batch.iloc[0])) if len(batch) else f"N={key[1]}"),
+        *shown,
+        Entry(_names(str(verdict.iloc[0])) if len(verdict) else "–"),
+        *entries([", ".join(remarks)]),
+    )
+
+
+def _throughput(row: Mapping[str, Any] | None) -> float | None:
+    if row is None or row["status"] != "ok" or pd.isna(row["samples_per_s"]):
+        return None
+    return float(row["samples_per_s"])
+
+
+def _status(row: Mapping[str, Any] | None) -> str:
+    return "missing" if row is None else str(row["status"])
+
+
+def _names(verdict: str) -> str:
+    for name, look in VARIANTS.items():
+        verdict = verdict.replace(name, look.name)
+    return verdict
+
+
+def _heading(origin: str, rows: pd.DataFrame) -> str:
+    if origin == Origin.PAPER:
+        return "paper"
+    models = ", ".join(model(name) for name in sorted(map(str, rows["model"].dropna().unique())))
+    clusters = ", ".join(sorted(map(str, rows["cluster"].dropna().unique())))
+    return f"{origin}: {models} on {clusters}" if models else origin
+
+
+def _comparability(frame: pd.DataFrame) -> list[str]:
+    ours = frame[frame["origin"] != Origin.PAPER.value]
+    apart = sorted(
+        str(origin) for origin, rows in ours.groupby("origin") if rows["paper_samples_per_s"].isna().all()
+    )
+    if not apart:
+        return []
+    return [
+        f"Samples/s of {', '.join(apart)} runs are of another model or other hardware than the paper's: "
+        "compare their ratios to the full method within a row (ratio_to_full in the CSV), not the values."
+    ]

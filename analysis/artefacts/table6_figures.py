@@ -1,0 +1,165 @@
+"""Table 6 drawn: throughput beside the paper's, and memory over devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from analysis.labels import ORIGINS, VARIANTS, Look, origin
+from analysis.memory import GIB, Balance
+from analysis.output import Picture
+from analysis.style import PAGE, figure, style
+from bitpipe.origin import Origin
+
+ROW = ["depth", "micro_batches"]
+
+
+def throughput_picture(frame: pd.DataFrame) -> Iterator[Picture]:
+    """Above: samples/s where they are the paper's quantity. Below: every origin relative to full."""
+    points = list(frame[ROW].drop_duplicates().sort_values(ROW).itertuples(index=False, name=None))
+    with style():
+        canvas = figure(PAGE, 4.2)
+        panels = canvas.subplots(2, len(points), sharey="row", squeeze=False, height_ratios=(3, 2))
+        for column, point in enumerate(points):
+            rows = frame[(frame[ROW[0]] == point[0]) & (frame[ROW[1]] == point[1])]
+            _bars(panels[0, column], rows, f"D={point[0]}, N={point[1]}")
+            _ratios(panels[1, column], rows)
+        panels[0, 0].set_ylabel("throughput (samples/s)")
+        panels[1, 0].set_ylabel("relative to full (%)")
+        _legend(canvas, [look for name, look in ORIGINS.items() if name.value in set(frame["origin"])])
+    yield Picture(
+        name="table6_ablation",
+        title="Table 6: throughput without one mechanism at a time",
+        figure=canvas,
+        alt="Bars of samples per second for each variant, depth and number of micro-batches, ours beside "
+        "the paper's; below, every variant's throughput relative to the full method, in percent.",
+    )
+
+
+def _legend(canvas: Figure, looks: Sequence[Look]) -> None:
+    handles: list[Any] = [
+        (
+            Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="black"),
+            Line2D([], [], color=look.colour, marker=look.marker, linestyle="", mec="black", ms=6),
+        )
+        for look in looks
+    ]
+    canvas.legend(
+        handles,
+        [look.name for look in looks],
+        loc="outside upper left",
+        ncols=len(looks),
+        handlelength=4,
+        handleheight=1.2,
+        handler_map={tuple: HandlerTuple(None, 0.6)},
+    )
+
+
+def _by_variant(rows: pd.DataFrame, name: Origin) -> dict[str, dict[str, Any]]:
+    records: list[Any] = rows[rows["origin"] == name.value].to_dict("records")
+    return {row["variant"]: row for row in records}
+
+
+def _offsets(count: int, width: float) -> list[float]:
+    return [(place - (count - 1) / 2) * width for place in range(count)]
+
+
+def _bars(axes: Axes, rows: pd.DataFrame, title: str) -> None:
+    comparable = rows[(rows["origin"] == Origin.PAPER.value) | rows["paper_samples_per_s"].notna()]
+    origins = [name for name in ORIGINS if name.value in set(comparable["origin"])]
+    width = 0.8 / max(len(origins), 1)
+    for offset, name in zip(_offsets(len(origins), width), origins, strict=True):
+        look = ORIGINS[name]
+        series = _by_variant(rows, name)
+        for x, variant in enumerate(VARIANTS):
+            row = series.get(variant, {"status": "missing"})
+            if row["status"] != "ok":
+                axes.text(x + offset, 0.5, row["status"], rotation=90, ha="center", va="bottom", fontsize=6)
+                continue
+            value = row["samples_per_s"]
+            axes.bar(x + offset, value, width, color=look.colour, hatch=look.hatch, edgecolor="black")
+            if pd.notna(row["samples_per_s_low"]):
+                ends = [[value - row["samples_per_s_low"]], [row["samples_per_s_high"] - value]]
+                axes.errorbar(x + offset, value, ends, color="black", capsize=2, lw=0.8)
+    axes.set_title(title)
+    axes.set_xticks([])
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+
+
+def _ratios(axes: Axes, rows: pd.DataFrame) -> None:
+    axes.axhline(0, color="black", lw=0.6)
+    origins = [name for name in ORIGINS if name.value in set(rows["origin"])]
+    for offset, name in zip(_offsets(len(origins), 0.25), origins, strict=True):
+        look = ORIGINS[name]
+        series = _by_variant(rows[rows["ratio_to_full"].notna()], name)
+        known = [x for x, variant in enumerate(VARIANTS) if variant in series]
+        values = [100 * (series[variant]["ratio_to_full"] - 1) for variant in VARIANTS if variant in series]
+        at = [x + offset for x in known]
+        axes.plot(
+            at, values, linestyle="", color=look.colour, marker=look.marker, ms=4.5, mec="black", mew=0.5
+        )
+    axes.set_xticks(range(len(VARIANTS)), [look.name for look in VARIANTS.values()], rotation=60, ha="right")
+    axes.set_xlim(-0.6, len(VARIANTS) - 0.4)
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+
+
+def memory_picture(memory: Balance) -> Iterator[Picture]:
+    """Peak memory of every device, one panel per origin, boxes over the points."""
+    origins = [name for name in ORIGINS if name.value in set(memory.devices.get("origin", ()))]
+    if not origins:
+        return
+    with style():
+        canvas = figure(PAGE, 0.5 + 1.9 * len(origins))
+        panels = canvas.subplots(len(origins), 1, squeeze=False)[:, 0]
+        for axes, name in zip(panels, origins, strict=True):
+            _devices(axes, memory.devices[memory.devices["origin"] == name.value], origin(name).name)
+        handles = [
+            Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="black", label=look.name)
+            for look in VARIANTS.values()
+        ]
+        canvas.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    yield Picture(
+        name="table6_ablation_memory",
+        title="Table 6's runs: peak memory of every device",
+        figure=canvas,
+        alt="Distribution over devices of peak memory for each variant, depth and number of micro-batches.",
+    )
+
+
+def _devices(axes: Axes, rows: pd.DataFrame, title: str) -> None:
+    points = list(rows[ROW].drop_duplicates().sort_values(ROW).itertuples(index=False, name=None))
+    scale, unit = (GIB, "GiB") if rows["peak_memory_bytes"].max() >= GIB else (2**20, "MiB")
+    width = 0.8 / len(VARIANTS)
+    for x, point in enumerate(points):
+        here = rows[(rows[ROW[0]] == point[0]) & (rows[ROW[1]] == point[1])]
+        for place, (name, look) in enumerate(VARIANTS.items()):
+            values = here.loc[here["variant"] == name, "peak_memory_bytes"].astype(float) / scale
+            if values.empty:
+                continue
+            at = x + (place - (len(VARIANTS) - 1) / 2) * width
+            box = axes.boxplot(
+                [values],
+                positions=[at],
+                widths=width * 0.8,
+                whis=(0, 100),
+                patch_artist=True,
+                manage_ticks=False,
+            )
+            box["boxes"][0].set(facecolor=look.colour, hatch=look.hatch)
+            box["medians"][0].set(color="black")
+            axes.plot([at] * len(values), values, "o", color="white", mec="black", mew=0.4, ms=2)
+    axes.set_xticks(range(len(points)), [f"D={depth}, N={batches}" for depth, batches in points])
+    axes.set_ylabel(f"peak memory ({unit})")
+    axes.set_title(title, loc="left")
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)

@@ -1,0 +1,49 @@
+"""What may be compared with what, and which differences can be told from noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis.paper import printed
+
+PAPER_DEVICE = "A800"
+_SHAPE = ["layers", "hidden", "sequence"]
+
+
+def comparable_with_paper(rows: pd.DataFrame) -> pd.Series:
+    """Whether a row's samples/s are the paper's quantity: one of its models on its devices."""
+    shapes = set(printed("table4_models")[_SHAPE].itertuples(index=False, name=None))
+    model = pd.Series([key in shapes for key in rows[_SHAPE].itertuples(index=False, name=None)], rows.index)
+    device = rows["device_name"].fillna("").str.contains(PAPER_DEVICE)
+    return rows["origin"].isin(["simulated", "measured"]) & model & device
+
+
+def decide(rows: pd.DataFrame, name: str, value: str, digits: int = 9) -> str | None:
+    """The name of the row with the highest value, if it stands out.
+
+    Intervals are the columns ``<value>_low`` and ``<value>_high``; a row without them counts
+    as a point. Rows that equal the best one to ``digits`` digits tie with it; rows whose
+    interval overlaps the best one's leave it undecided.
+
+    Returns:
+        ``best``, ``tie: a, b`` or ``undecided: a, b``; None if fewer than two rows have a value.
+    """
+    valid: list[Any] = rows[rows["status"].eq("ok") & rows[value].notna()].to_dict("records")
+    if len(valid) < 2:
+        return None
+    best = max(valid, key=lambda row: float(row[value]))
+    equal = [row for row in valid if abs(row[value] / best[value] - 1) < 10**-digits]
+    close = [row for row in valid if _end(row, value, "high") >= _end(best, value, "low")]
+    if any(row not in equal for row in close):
+        return "undecided: " + ", ".join(row[name] for row in valid if row in close or row in equal)
+    if len(equal) > 1:
+        return "tie: " + ", ".join(row[name] for row in equal)
+    return str(best[name])
+
+
+def _end(row: Mapping[str, Any], value: str, which: str) -> float:
+    end = row.get(f"{value}_{which}")
+    return float(row[value] if end is None or pd.isna(end) else end)
