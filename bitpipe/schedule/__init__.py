@@ -1,1 +1,51 @@
 """Pipeline schedules: actions, placements, methods, bounds, checks, lowering to programs."""
+
+from bitpipe.schedule.action import DOWN, PIPE_LETTERS, UP, Action, Kind, parse_action
+from bitpipe.schedule.bounds import early_forward_cap, lower_bound, schedule_bound
+from bitpipe.schedule.checks import check, check_schedule
+from bitpipe.schedule.errors import ProgramError
+from bitpipe.schedule.evaluation import UNIT, Costs, evaluate, held_chunks, peak_activations
+from bitpipe.schedule.generate import generate, method_of, placement_of
+from bitpipe.schedule.lowering import lower
+from bitpipe.schedule.methods import METHODS, Method
+from bitpipe.schedule.placement import PLACEMENTS, Placement
+from bitpipe.schedule.program import Instruction, Program
+from bitpipe.schedule.schedule import Schedule, pipe_of
+from bitpipe.schedule.spec import ScheduleSpec
+from bitpipe.schedule.timeline import Event, Timeline, by_device
+
+__all__ = [
+    "DOWN",
+    "METHODS",
+    "PIPE_LETTERS",
+    "PLACEMENTS",
+    "UNIT",
+    "UP",
+    "Action",
+    "Costs",
+    "Event",
+    "Instruction",
+    "Kind",
+    "Method",
+    "Placement",
+    "Program",
+    "ProgramError",
+    "Schedule",
+    "ScheduleSpec",
+    "Timeline",
+    "by_device",
+    "check",
+    "check_schedule",
+    "early_forward_cap",
+    "evaluate",
+    "generate",
+    "held_chunks",
+    "lower",
+    "lower_bound",
+    "method_of",
+    "parse_action",
+    "peak_activations",
+    "pipe_of",
+    "placement_of",
+    "schedule_bound",
+]

@@ -1,0 +1,122 @@
+"""Actions as integers: what generators, checks and lowering work on, for speed.
+
+A micro-batch m passes the S stages of its pipe forward and then backward, one chain of 2S steps;
+``code = m·length + step``. Step p < S is F at stage p, step S ≤ p < 2S is B (or I) at stage
+2S−1−p. With a split backward a third block of S steps holds W, step 2S ≤ p < 3S at stage 3S−1−p,
+so that W is always S codes behind its I. Dependencies follow from the code and are never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.placement import Placement
+from bitpipe.schedule.schedule import Schedule, pipe_of
+
+Rows = list[list[int]]
+"""Per device, the codes of its compute actions, first to last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codes:
+    """The numbering for one placement and number of micro-batches."""
+
+    placement: Placement
+    micro_batches: int
+    split_backward: bool = False
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> Codes:
+        return cls(
+            placement=schedule.placement,
+            micro_batches=schedule.micro_batches,
+            split_backward=schedule.split_backward,
+        )
+
+    @cached_property
+    def stages(self) -> int:
+        return self.placement.stages
+
+    @cached_property
+    def length(self) -> int:
+        """Actions per micro-batch."""
+        return (3 if self.split_backward else 2) * self.stages
+
+    @property
+    def total(self) -> int:
+        return self.micro_batches * self.length
+
+    @cached_property
+    def pipes(self) -> list[int]:
+        """The pipe of each micro-batch."""
+        both = self.placement.bidirectional
+        return [pipe_of(m, self.micro_batches, both) for m in range(self.micro_batches)]
+
+    @cached_property
+    def locals(self) -> list[int]:
+        """Each micro-batch's number within its pipe."""
+        first_up = self.pipes.count(0)
+        return [m if pipe == 0 else m - first_up for m, pipe in enumerate(self.pipes)]
+
+    @cached_property
+    def step_devices(self) -> list[list[int]]:
+        """``step_devices[pipe][step]``: the device that does the step."""
+        tables = []
+        for pipe in self.placement.pipes:
+            forward = list(self.placement.table[pipe])
+            backward = forward[::-1]
+            tables.append(forward + backward + (backward if self.split_backward else []))
+        return tables
+
+    @cached_property
+    def devices(self) -> list[int]:
+        """``devices[code]``."""
+        return [device for pipe in self.pipes for device in self.step_devices[pipe]]
+
+    @cached_property
+    def step_names(self) -> list[tuple[Kind, int]]:
+        """``step_names[step]``: kind and stage."""
+        stages = self.stages
+        backward = Kind.I if self.split_backward else Kind.B
+        names = [(Kind.F, stage) for stage in range(stages)]
+        names += [(backward, stage) for stage in reversed(range(stages))]
+        if self.split_backward:
+            names += [(Kind.W, stage) for stage in reversed(range(stages))]
+        return names
+
+    def forward(self, micro_batch: int, stage: int) -> int:
+        return micro_batch * self.length + stage
+
+    def backward(self, micro_batch: int, stage: int) -> int:
+        """B, or I with a split backward."""
+        return micro_batch * self.length + 2 * self.stages - 1 - stage
+
+    def actions(self, row: Iterable[int]) -> tuple[Action, ...]:
+        """The actions of a row of codes."""
+        length, names, pipes, new = self.length, self.step_names, self.pipes, tuple.__new__
+        out = []
+        for code in row:
+            micro_batch, step = divmod(code, length)
+            kind, stage = names[step]
+            out.append(new(Action, (kind, micro_batch, stage, pipes[micro_batch])))
+        return tuple(out)
+
+    def action(self, code: int) -> Action:
+        return self.actions((code,))[0]
+
+    def encode(self, row: Iterable[Action]) -> list[int]:
+        """The codes of compute actions that this numbering knows (see ``checks.complete``)."""
+        length, last, last_weight = self.length, 2 * self.stages - 1, 3 * self.stages - 1
+        out = []
+        for kind, micro_batch, stage, _ in row:
+            if kind is Kind.F:
+                step = stage
+            elif kind is Kind.W:
+                step = last_weight - stage
+            else:
+                step = last - stage
+            out.append(micro_batch * length + step)
+        return out

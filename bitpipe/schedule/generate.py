@@ -1,0 +1,118 @@
+"""From a spec to a schedule: validate everything, then let the method order the actions."""
+
+from __future__ import annotations
+
+from bitpipe.errors import InputError, choose
+from bitpipe.schedule.bounds import early_forward_cap
+from bitpipe.schedule.codes import Codes
+from bitpipe.schedule.methods import METHODS, Method, Plan
+from bitpipe.schedule.placement import Placement
+from bitpipe.schedule.schedule import Schedule
+from bitpipe.schedule.spec import ScheduleSpec
+
+
+def method_of(spec: ScheduleSpec) -> Method:
+    """The registered method of a spec.
+
+    Raises:
+        InputError: there is none of that name; the message has the nearest.
+    """
+    return METHODS[choose("method", spec.method, METHODS)]
+
+
+def generate(spec: ScheduleSpec) -> Schedule:
+    """Build the schedule that ``spec`` names.
+
+    Raises:
+        InputError: the spec is impossible; one line with the nearest valid values.
+    """
+    method = method_of(spec)
+    placement = placement_of(spec)
+    count, empty = _micro_batches(spec, method, placement)
+    codes = Codes(placement=placement, micro_batches=count, split_backward=spec.split_backward)
+    plan = Plan(
+        codes=codes,
+        cap=_cap(spec, method, placement, count),
+        search=spec.cap is not None or spec.early_forward,
+    )
+    rows = method.order(plan)
+    return Schedule(
+        method=method.name,
+        placement=placement,
+        micro_batches=count,
+        orders=tuple(codes.actions(row) for row in rows),
+        cap=plan.cap,
+        split_backward=spec.split_backward,
+        empty=empty,
+    )
+
+
+def placement_of(spec: ScheduleSpec) -> Placement:
+    """The placement of a registered method's spec.
+
+    Raises:
+        InputError: depth, chunks or placement do not suit the method.
+    """
+    method = method_of(spec)
+    chunks = method.chunks if spec.chunks is None else spec.chunks
+    if spec.chunks is not None and spec.chunks != method.chunks and not method.any_chunks:
+        raise InputError("chunks", spec.chunks, f"{method.title} has {method.chunks} chunk per device")
+    name = method.placements[0] if spec.placement is None else spec.placement
+    choose("placement", name, {*method.placements} if spec.placement is None else _known(method, name))
+    if spec.depth < 2:
+        raise InputError("depth", spec.depth, "a pipeline needs at least 2 devices", "nearest: 2")
+    return Placement(name=name, depth=spec.depth, chunks=chunks, bidirectional=method.bidirectional)
+
+
+def _known(method: Method, name: str) -> tuple[str, ...]:
+    """The method's placements; raises with its title if ``name`` is a placement it cannot use."""
+    from bitpipe.schedule.placement import PLACEMENTS
+
+    if name in PLACEMENTS and name not in method.placements:
+        raise InputError("placement", name, f"{method.title} uses {' or '.join(method.placements)}")
+    return method.placements
+
+
+def _micro_batches(spec: ScheduleSpec, method: Method, placement: Placement) -> tuple[int, frozenset[int]]:
+    """N with padding, and which of them are empty: the last ones of each direction."""
+    real, depth = spec.micro_batches, placement.depth
+    if real < 1:
+        raise InputError("micro_batches", real, "at least one micro-batch is needed", "nearest: 1")
+    if real % depth == 0:
+        return real, frozenset()
+    if spec.pad:
+        count = -(-real // depth) * depth
+        if not method.bidirectional:
+            return count, frozenset(range(real, count))
+        down, half = (real + 1) // 2, (count + 1) // 2
+        return count, frozenset(range(down, half)) | frozenset(range(half + real // 2, count))
+    if method.multiple_of_depth:
+        near = [str(n) for n in (real // depth * depth, (real // depth + 1) * depth) if n]
+        raise InputError(
+            "micro_batches",
+            real,
+            f"{method.title} needs a multiple of the depth {depth}",
+            f"nearest: {' or '.join(near)}; or pad=true",
+        )
+    return real, frozenset()
+
+
+def _cap(spec: ScheduleSpec, method: Method, placement: Placement, count: int) -> int | None:
+    if spec.cap is None and not spec.early_forward:
+        return method.default_cap(placement, count)
+    key, value = ("cap", spec.cap) if spec.cap is not None else ("early_forward", True)
+    if not method.tunable_cap:
+        able = ", ".join(name for name, other in METHODS.items() if other.tunable_cap)
+        raise InputError(key, value, f"{method.title} has a fixed order", f"methods with a cap: {able}")
+    if spec.cap is not None and spec.early_forward:
+        raise InputError("cap", spec.cap, "early_forward sets the cap itself", "give one of the two")
+    if spec.cap is None:
+        return early_forward_cap(placement.depth, placement.chunks)
+    if spec.cap < placement.chunks:
+        raise InputError(
+            "cap",
+            spec.cap,
+            f"one micro-batch alone holds {placement.chunks} chunks on a device",
+            f"nearest: {placement.chunks}",
+        )
+    return spec.cap

@@ -1,0 +1,250 @@
+"""The list rule: any N, v and activation cap (the paper's early forward is one such cap).
+
+Event-driven list scheduling that never idles a device that has something to do, improved by
+justification: schedule the reversed problem by latest end first, then the original one by the
+start times so found, and so on. Micro-batches of one pipe pass each stage first in, first out.
+A forward waits while its device holds the cap; in the reversed problem the last action that needs
+a chunk (B, or W) waits instead.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bitpipe.schedule.codes import Codes, Rows
+
+# Passes over all actions that one search may spend; keeps the largest schedules within seconds.
+_BUDGET = 1_500_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """A precedence graph with one device, duration and role per code."""
+
+    after: list[tuple[int, ...]]
+    before: list[tuple[int, ...]]
+    devices: list[int]
+    ticks: list[int]
+    opens: bytearray  # the code takes a chunk of activations
+    closes: bytearray  # the code gives it back
+    depth: int
+
+    def reversed(self) -> Graph:
+        return Graph(
+            after=self.before,
+            before=self.after,
+            devices=self.devices,
+            ticks=self.ticks,
+            opens=self.closes,
+            closes=self.opens,
+            depth=self.depth,
+        )
+
+
+def build_graph(codes: Codes) -> Graph:
+    """Chain of every micro-batch, W after its I, first in first out per stage and kind."""
+    length, stages, total = codes.length, codes.stages, codes.total
+    split = codes.split_backward
+    follows = [False] * codes.micro_batches  # micro-batch m−1 is in the same pipe
+    for m in range(1, codes.micro_batches):
+        follows[m] = codes.pipes[m] == codes.pipes[m - 1]
+    before: list[tuple[int, ...]] = []
+    after: list[tuple[int, ...]] = []
+    for m in range(codes.micro_batches):
+        base = m * length
+        fifo = follows[m]
+        next_fifo = m + 1 < codes.micro_batches and follows[m + 1]
+        for step in range(length):
+            code = base + step
+            chain = code - stages if step >= 2 * stages else code - 1
+            if step:
+                before.append((chain, code - length) if fifo else (chain,))
+            else:
+                before.append((code - length,) if fifo else ())
+            nexts = [code + 1] if step + 1 < 2 * stages else []
+            if split and stages <= step < 2 * stages:
+                nexts.append(code + stages)
+            if next_fifo:
+                nexts.append(code + length)
+            after.append(tuple(nexts))
+    back = 1 if split else 2
+    pattern = [1] * stages + [back] * stages + ([1] * stages if split else [])
+    opens = bytearray([1] * stages + [0] * (length - stages))
+    closes = bytearray([0] * (length - stages) + [1] * stages)
+    assert len(before) == total
+    return Graph(
+        after=after,
+        before=before,
+        devices=codes.devices,
+        ticks=pattern * codes.micro_batches,
+        opens=opens * codes.micro_batches,
+        closes=closes * codes.micro_batches,
+        depth=codes.placement.depth,
+    )
+
+
+def list_pass(graph: Graph, priority: Sequence[int], cap: int | None) -> tuple[int, list[int]] | None:
+    """One event-driven pass; smaller priority first, ties by code.
+
+    Returns:
+        The makespan in ticks and every code's start, or None if the cap deadlocks it.
+    """
+    total, depth = len(priority), graph.depth
+    devices, ticks, after = graph.devices, graph.ticks, graph.after
+    opens, closes = graph.opens, graph.closes
+    limit = total if cap is None else cap
+    missing = [len(codes) for codes in graph.before]
+    start = [-1] * total
+    ready_open: list[list[int]] = [[] for _ in range(depth)]
+    ready_rest: list[list[int]] = [[] for _ in range(depth)]
+    by_rank = sorted(range(total), key=priority.__getitem__)
+    rank = [0] * total
+    for position, code in enumerate(by_rank):
+        rank[code] = position
+    for code in range(total):
+        if not missing[code]:
+            heapq.heappush((ready_open if opens[code] else ready_rest)[devices[code]], rank[code])
+    busy, held = [False] * depth, [0] * depth
+    ending: dict[int, list[int]] = {}
+    moments: list[int] = []
+    look: set[int] = set(range(depth))
+    now = placed = 0
+    push, pop = heapq.heappush, heapq.heappop
+    while True:
+        for device in look:
+            if busy[device]:
+                continue
+            first, rest = ready_open[device], ready_rest[device]
+            if first and held[device] < limit and (not rest or first[0] < rest[0]):
+                code = by_rank[pop(first)]
+                held[device] += 1
+            elif rest:
+                code = by_rank[pop(rest)]
+            else:
+                continue
+            busy[device] = True
+            start[code] = now
+            placed += 1
+            end = now + ticks[code]
+            if end in ending:
+                ending[end].append(code)
+            else:
+                ending[end] = [code]
+                push(moments, end)
+        if not moments:
+            break
+        now = pop(moments)
+        look = set()
+        for code in ending.pop(now):
+            device = devices[code]
+            busy[device] = False
+            look.add(device)
+            if closes[code]:
+                held[device] -= 1
+            for other in after[code]:
+                missing[other] -= 1
+                if not missing[other]:
+                    device = devices[other]
+                    look.add(device)
+                    push((ready_open if opens[other] else ready_rest)[device], rank[other])
+    return (now, start) if placed == total else None
+
+
+def lattice(
+    codes: Codes, *, per_unit: int, forward_step: int = 2, backward_step: int = 4, period: int
+) -> list[int]:
+    """Priorities: the time at which each action would fall in an endless row of units.
+
+    With u the unit and i the number in the unit, F at period·u + forward_step·i + s and B at
+    period·u + vD + 2(vD−1−s) + backward_step·i. With a split backward I and W take one tick each:
+    I at … + vD + (vD−1−s) + 2i, and W fills in D ticks later.
+    """
+    stages = codes.stages
+    forward = list(range(stages))
+    if codes.split_backward:
+        back = [stages + step for step in range(stages)]
+        weight = [stages + step + codes.placement.depth for step in range(stages)]
+        backward_step = 2
+    else:
+        back = [stages + 2 * step for step in range(stages)]
+        weight = []
+    out: list[int] = []
+    for local in codes.locals:
+        unit, i = divmod(local, per_unit)
+        f, b = period * unit + forward_step * i, period * unit + backward_step * i
+        # Doubled, so that on a tie a backward (even) goes before a forward (odd).
+        out += [2 * (f + step) + 1 for step in forward]
+        out += [2 * (b + step) for step in back]
+        out += [2 * (b + step) + 1 for step in weight]
+    return out
+
+
+def _seeds(codes: Codes) -> Iterator[list[int]]:
+    depth, chunks = codes.placement.depth, codes.placement.chunks
+    half = max(1, depth // 2)
+    period = 6 * chunks * half
+    yield lattice(codes, per_unit=half, period=period)
+    yield lattice(
+        codes, per_unit=codes.micro_batches, period=0, forward_step=6 * chunks, backward_step=6 * chunks
+    )
+    yield lattice(codes, per_unit=half, period=max(1, period - half))
+    yield lattice(codes, per_unit=half, period=period, forward_step=4)
+
+
+def justified(
+    graph: Graph, priority: Sequence[int], cap: int | None, goal: int, rounds: int
+) -> Iterator[tuple[int, list[int]]]:
+    """Feasible schedules from one seed, by alternating right and left justification."""
+    back = graph.reversed()
+    found = list_pass(graph, priority, cap)
+    if found:
+        yield found
+    else:  # a capped forward pass can deadlock; its uncapped order still is a good seed
+        found = list_pass(graph, priority, None)
+        assert found
+    start = found[1]
+    ticks = graph.ticks
+    for _ in range(rounds):
+        mirrored = list_pass(back, [-(s + t) for s, t in zip(start, ticks, strict=True)], cap)
+        if not mirrored:
+            return
+        span, ends = mirrored
+        start = [span - e - t for e, t in zip(ends, ticks, strict=True)]
+        yield span, start
+        if span <= goal:
+            return
+        found = list_pass(graph, start, cap)
+        if not found:
+            return
+        start = found[1]
+        yield found
+
+
+def search(codes: Codes, cap: int | None, goal: int, rounds: int = 12) -> tuple[int, list[int]] | None:
+    """The best schedule that the seeds lead to; stops at ``goal`` ticks.
+
+    Returns:
+        The makespan in ticks and every code's start, or None if every seed deadlocks.
+    """
+    graph = build_graph(codes)
+    best: tuple[int, list[int]] | None = None
+    spent = 0
+    for seed in _seeds(codes):
+        for span, start in justified(graph, seed, cap, goal, rounds):
+            spent += codes.total
+            if best is None or span < best[0]:
+                best = span, start
+            if best[0] <= goal or spent > _BUDGET:
+                return best
+    return best
+
+
+def rows_by_start(codes: Codes, start: Sequence[int]) -> Rows:
+    """Every device's codes in the order of their starts."""
+    rows: Rows = [[] for _ in range(codes.placement.depth)]
+    devices = codes.devices
+    for code in sorted(range(codes.total), key=start.__getitem__):
+        rows[devices[code]].append(code)
+    return rows

@@ -1,0 +1,302 @@
+"""Lowering: from the compute order to what every device does, by small passes.
+
+1. :func:`messages`: what crosses devices, per ordered pair of devices in the sender's order;
+2. :func:`post_receives`: where each receive is posted: in the sender's order, a few actions before
+   it is needed;
+3. :func:`assign_slots`: receive buffers, reused after their consumer's last use;
+4. :func:`sync_points`: where gradient all-reduces start, in one order on all devices;
+5. :func:`assemble`: the rows, numbered in one total order.
+
+Why it cannot deadlock: every ordered pair of devices is a channel that delivers in order, and both
+ends use the same order, the sender's. A receive is posted before the device waits for it or for a
+later one of the same channel. So a WAIT can only wait for its SEND, which directly follows the
+compute action that produces the data, and those are ordered by the times at which the schedule
+executes, which :func:`~bitpipe.schedule.evaluation.start_times` shows to exist.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+from bitpipe.errors import choose
+from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.codes import Codes, Rows
+from bitpipe.schedule.evaluation import UNIT, start_times
+from bitpipe.schedule.placement import Placement
+from bitpipe.schedule.program import Instruction, Program
+from bitpipe.schedule.schedule import Schedule
+
+AHEAD = 3
+"""How many compute actions before its consumer a receive is posted, where its sender's order lets it."""
+SYNCS = ("eager", "late", "none")
+
+
+class Message(NamedTuple):
+    """One transfer: the code that consumes it, and the two devices."""
+
+    consumer: int
+    source: int
+    target: int
+
+
+class Point(NamedTuple):
+    """Where a collective starts: after ``position`` compute actions of its device."""
+
+    position: int
+    action: Action
+
+
+def lower(schedule: Schedule, *, sync: str, width: int = 1, tied: bool = False) -> Program:
+    """Add communication, gradient sync and the optimizer step to a schedule.
+
+    Args:
+        sync: ``eager`` starts a stage's all-reduce right after its last backward (section 1.4.1),
+            ``late`` after all compute of the device, ``none`` leaves it out.
+        width: W; a stage held by one rank only (W = 1, one pipe) needs no all-reduce.
+        tied: the first and last stage share the embedding.
+
+    Raises:
+        InputError: unknown ``sync``.
+        ProgramError: the schedule deadlocks.
+    """
+    choose("sync", sync, SYNCS)
+    codes = Codes.of(schedule)
+    rows = [codes.encode(order) for order in schedule.orders]
+    start, end = start_times(codes, rows, UNIT.steps(codes))
+    places = [0] * codes.total
+    for row in rows:
+        for position, code in enumerate(row):
+            places[code] = position
+    channels = messages(codes, rows)
+    receives = post_receives(rows, places, channels)
+    slots, counts = assign_slots(codes, rows, places, receives)
+    if sync == "none":
+        order: tuple[int, ...] = ()
+        points: list[list[Point]] = [[] for _ in rows]
+    else:
+        order = sync_order(codes, end, width)
+        points = sync_points(codes, rows, places, order, tied=tied, late=sync == "late")
+    return Program(
+        schedule=schedule,
+        rows=assemble(schedule, codes, rows, start, receives, slots, points),
+        slots=counts,
+        sync=sync,
+        sync_order=order,
+    )
+
+
+def messages(codes: Codes, rows: Rows) -> dict[tuple[int, int], list[Message]]:
+    """Per ordered pair of devices, the transfers in the order in which the source produces them."""
+    devices, length, last = codes.devices, codes.length, 2 * codes.stages - 1
+    channels: dict[tuple[int, int], list[Message]] = {}
+    for source, row in enumerate(rows):
+        for code in row:
+            if code % length < last:
+                target = devices[code + 1]
+                if target != source:
+                    channels.setdefault((source, target), []).append(Message(code + 1, source, target))
+    return channels
+
+
+def post_receives(
+    rows: Rows, places: list[int], channels: dict[tuple[int, int], list[Message]]
+) -> list[list[tuple[int, Message]]]:
+    """Per device, (position, message): post the receive before the compute action at ``position``.
+
+    A receive must not come after the consumer of a later message of its channel; within that it is
+    posted ``AHEAD`` actions before its own consumer.
+    """
+    receives: list[list[tuple[int, Message]]] = [[] for _ in rows]
+    for (_, target), channel in channels.items():
+        latest = len(rows[target])
+        posts = []
+        for message in reversed(channel):
+            latest = min(latest, max(0, places[message.consumer] - AHEAD))
+            posts.append((latest, message))
+        receives[target] += reversed(posts)
+    for posts in receives:
+        posts.sort(key=lambda post: post[0])  # stable: keeps each channel's order
+    return receives
+
+
+def assign_slots(
+    codes: Codes, rows: Rows, places: list[int], receives: list[list[tuple[int, Message]]]
+) -> tuple[dict[int, int], tuple[int, ...]]:
+    """A receive buffer for every message, by consumer, and how many each device needs.
+
+    An activation is kept for the backward pass: its buffer is free after its B (or W). A gradient's
+    is free after its B (or W).
+    """
+    length, stages = codes.length, codes.stages
+    slots: dict[int, int] = {}
+    counts = []
+    for posts in receives:
+        free: list[int] = []
+        held: list[tuple[int, int]] = []  # (position of last use, slot)
+        count = 0
+        for position, message in posts:
+            while held and held[0][0] < position:
+                heapq.heappush(free, heapq.heappop(held)[1])
+            if free:
+                slot = heapq.heappop(free)
+            else:
+                slot, count = count, count + 1
+            slots[message.consumer] = slot
+            last = places[last_use(message.consumer, length, stages)]
+            heapq.heappush(held, (last, slot))
+        counts.append(count)
+    return slots, tuple(counts)
+
+
+def last_use(consumer: int, length: int, stages: int) -> int:
+    """The code after which the buffer that ``consumer`` received into is free."""
+    step = consumer % length
+    stage = step if step < stages else 2 * stages - 1 - step
+    return consumer - step + length - 1 - stage
+
+
+def sync_order(codes: Codes, end: list[float], width: int) -> tuple[int, ...]:
+    """Stages by the time at which the last of their replicas finishes its last backward.
+
+    One order for all devices: their collectives can never wait for each other in a circle.
+    """
+    if width * len(codes.placement.pipes) == 1:
+        return ()
+    length = codes.length
+    ready = [0.0] * codes.stages
+    for micro_batch in range(codes.micro_batches):
+        for stage in range(codes.stages):
+            code = micro_batch * length + length - 1 - stage
+            if end[code] > ready[stage]:
+                ready[stage] = end[code]
+    return tuple(sorted(range(codes.stages), key=lambda stage: (ready[stage], stage)))
+
+
+def needs_tie(placement: Placement, tied: bool) -> bool:
+    """Whether the tied embedding lies on two devices and needs an all-reduce of its own."""
+    return tied and any(table[0] != table[-1] for table in placement.table)
+
+
+def sync_points(
+    codes: Codes, rows: Rows, places: list[int], order: tuple[int, ...], *, tied: bool, late: bool
+) -> list[list[Point]]:
+    """Per device, where its all-reduces start, in ``order``; TIE comes after all of them.
+
+    A stage's gradient is ready after the device's last backward of it, but an all-reduce waits for
+    those before it in the order. Stage 0 finishes last, and the embedding with it.
+    """
+    placement, length = codes.placement, codes.length
+    last: dict[tuple[int, int], int] = {}
+    for micro_batch, pipe in enumerate(codes.pipes):
+        for stage in range(codes.stages):
+            key = pipe, stage
+            done = places[micro_batch * length + length - 1 - stage] + 1
+            if done > last.get(key, 0):
+                last[key] = done
+    tie = needs_tie(placement, tied)
+    points: list[list[Point]] = []
+    for device, row in enumerate(rows):
+        held = placement.chunks_of(device)
+        rank = {stage: place for place, stage in enumerate(order)}
+        mine = sorted((rank[stage], pipe, stage) for pipe, stage in held if stage in rank)
+        wanted = [(last.get((pipe, stage), 0), Action(Kind.SYNC, -1, stage, pipe)) for _, pipe, stage in mine]
+        ends = [(pipe, stage) for pipe, stage in held if stage in (0, codes.stages - 1)]
+        if tie and ends:
+            ready = max(last.get(chunk, 0) for chunk in ends)
+            wanted.append((ready, Action(Kind.TIE, -1, 0, ends[0][0])))
+        position = len(row) if late else 0
+        placed = []
+        for ready, action in wanted:
+            position = max(position, ready)
+            placed.append(Point(position, action))
+        points.append(placed)
+    return points
+
+
+_RECV = (Kind.RECV_F, Kind.RECV_B)
+_WAIT = (Kind.WAIT_F, Kind.WAIT_B)
+_SEND = (Kind.SEND_F, Kind.SEND_B)
+
+
+def assemble(
+    schedule: Schedule,
+    codes: Codes,
+    rows: Rows,
+    start: list[float],
+    receives: list[list[tuple[int, Message]]],
+    slots: dict[int, int],
+    points: list[list[Point]],
+) -> tuple[tuple[Instruction, ...], ...]:
+    """The rows. Around a compute action: receives, its WAIT, itself, its SEND, then all-reduces.
+
+    All that surrounds one compute action takes its place in the order of starts, so the sequence
+    numbers respect every dependency: a producer starts before its consumer.
+    """
+    length, stages, pipes, names = codes.length, codes.stages, codes.pipes, codes.step_names
+    devices, last = codes.devices, 2 * codes.stages - 1
+    new = tuple.__new__
+    drafts: list[list[tuple[Action, int, int]]] = [[] for _ in rows]
+    counts = [[0] * (len(row) + 1) for row in rows]
+
+    def communication(kinds: tuple[Kind, Kind], consumer: int) -> Action:
+        micro_batch, step = divmod(consumer, length)
+        return new(Action, (kinds[step >= stages], micro_batch, names[step][1], pipes[micro_batch]))
+
+    for device, (row, posts, syncs) in enumerate(zip(rows, receives, points, strict=True)):
+        draft, order = drafts[device], schedule.orders[device]
+        post, sync = 0, 0
+        for position, code in enumerate(row):
+            before = len(draft)
+            while sync < len(syncs) and syncs[sync].position == position:
+                draft.append((syncs[sync].action, -1, -1))
+                sync += 1
+            while post < len(posts) and posts[post][0] == position:
+                message = posts[post][1]
+                consumer = message.consumer
+                draft.append((communication(_RECV, consumer), message.source, slots[consumer]))
+                post += 1
+            step = code % length
+            slot = -1
+            if code in slots:
+                slot = slots[code]
+                draft.append((communication(_WAIT, code), devices[code - 1], slot))
+            draft.append((order[position], -1, slot))
+            if step < last and devices[code + 1] != device:
+                draft.append((communication(_SEND, code + 1), devices[code + 1], -1))
+            counts[device][position] = len(draft) - before
+        before = len(draft)
+        draft += [(point.action, -1, -1) for point in syncs[sync:]]
+        draft.append((Action(Kind.STEP), -1, -1))
+        counts[device][len(row)] = len(draft) - before
+    return _number(codes, rows, start, drafts, counts)
+
+
+def _number(
+    codes: Codes,
+    rows: Rows,
+    start: list[float],
+    drafts: list[list[tuple[Action, int, int]]],
+    counts: list[list[int]],
+) -> tuple[tuple[Instruction, ...], ...]:
+    devices = codes.devices
+    done: list[list[Instruction]] = [[] for _ in rows]
+    position = [0] * len(rows)
+    sequence = 0
+    new = tuple.__new__
+
+    def take(device: int, count: int) -> None:
+        nonlocal sequence
+        out = done[device]
+        first = len(out)
+        for action, peer, slot in drafts[device][first : first + count]:
+            out.append(new(Instruction, (action, peer, slot, sequence)))
+            sequence += 1
+
+    for code in sorted((code for row in rows for code in row), key=start.__getitem__):
+        device = devices[code]
+        take(device, counts[device][position[device]])
+        position[device] += 1
+    for device in range(len(rows)):
+        take(device, counts[device][len(rows[device])])
+    return tuple(tuple(row) for row in done)

@@ -1,0 +1,17 @@
+"""The registered methods. A new one is a file here and a line in ``METHODS``."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from bitpipe.schedule.methods.base import Method, Plan
+from bitpipe.schedule.methods.bitpipe import BITPIPE
+from bitpipe.schedule.methods.chimera import CHIMERA
+from bitpipe.schedule.methods.dapple import DAPPLE
+from bitpipe.schedule.methods.gpipe import GPIPE
+from bitpipe.schedule.methods.interleaved import INTERLEAVED
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {method.name: method for method in (GPIPE, DAPPLE, INTERLEAVED, CHIMERA, BITPIPE)}
+)
+
+__all__ = ["METHODS", "Method", "Plan"]

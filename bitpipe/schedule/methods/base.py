@@ -1,0 +1,72 @@
+"""What a method is: facts about it, and the function that orders its actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bitpipe.schedule.codes import Codes, Rows
+from bitpipe.schedule.placement import Placement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A validated request for one schedule.
+
+    Attributes:
+        codes: placement, N and whether backward is split.
+        cap: most chunks of activations per device; None if the method has no limit.
+        search: order by the list rule under ``cap`` instead of the method's own rule.
+    """
+
+    codes: Codes
+    cap: int | None
+    search: bool
+
+    @property
+    def placement(self) -> Placement:
+        return self.codes.placement
+
+    @property
+    def micro_batches(self) -> int:
+        return self.codes.micro_batches
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One pipeline-parallel method; Table 2 of the paper is printed from these fields.
+
+    Attributes:
+        name: under which it is registered.
+        title: as the paper prints it.
+        description: one line.
+        placements: those it can use, its own first.
+        chunks: v, its default.
+        any_chunks: whether other v are allowed.
+        bidirectional: whether a second, mirrored pipe runs on the same devices.
+        partition, scheduling, device_mapping, sync, needs: the columns of Table 2.
+        layout, sync_mode: the last two as values of a job.
+        order: builds the rows.
+        default_cap: chunks of activations per device that its own rule never exceeds.
+        tunable_cap: whether ``cap`` and ``early_forward`` may be asked for.
+        multiple_of_depth: whether N must be a multiple of D.
+    """
+
+    name: str
+    title: str
+    description: str
+    placements: tuple[str, ...]
+    chunks: int
+    any_chunks: bool
+    bidirectional: bool
+    partition: str
+    scheduling: str
+    device_mapping: str
+    sync: str
+    needs: str
+    layout: str
+    sync_mode: str
+    order: Callable[[Plan], Rows]
+    default_cap: Callable[[Placement, int], int | None]
+    tunable_cap: bool = False
+    multiple_of_depth: bool = False

@@ -1,0 +1,42 @@
+"""Chimera: two pipes in opposite directions, one chunk per device and direction."""
+
+from bitpipe.schedule.codes import Rows
+from bitpipe.schedule.list_scheduling import rows_by_start
+from bitpipe.schedule.methods.base import Method, Plan
+
+
+def order(plan: Plan) -> Rows:
+    """Chimera's public lattice, units of D micro-batches concatenated.
+
+    Forwards and backwards take one slot each: with i the number in the unit and direction, F of
+    stage s lies in slot 2i + s and B in slot 2i + 2D−1−s; units follow each other every 2D slots.
+    """
+    codes, depth = plan.codes, plan.placement.depth
+    half = max(1, depth // 2)
+    slots: list[int] = []
+    for pipe, local in zip(codes.pipes, codes.locals, strict=True):
+        unit, i = divmod(local, half)
+        first = 2 * depth * unit + 2 * i
+        # The pipe breaks the ties that an odd D has on its middle device.
+        slots += [2 * (first + step) + pipe for step in range(2 * depth)]
+    return rows_by_start(codes, slots)
+
+
+CHIMERA = Method(
+    name="chimera",
+    title="Chimera",
+    description="two pipes in opposite directions, units concatenated",
+    placements=("sequential",),
+    chunks=1,
+    any_chunks=False,
+    bidirectional=True,
+    partition="sequential, two directions",
+    scheduling="bidirectional",
+    device_mapping="sequential",
+    sync="eager",
+    needs="D even",
+    layout="sequential",
+    sync_mode="eager",
+    order=order,
+    default_cap=lambda placement, micro_batches: min(placement.depth, micro_batches),
+)
