@@ -104,7 +104,12 @@ def _data(panels: Sequence[Panel]) -> tuple[dict[str, Any], list[tuple[int, str]
         "looks": [asdict(appearance) for appearance in looks],
         "panels": drawn,
     }
-    return data, sorted(looks.values(), key=lambda entry: (entry[1] == "idle (bubble)", entry[1]))
+    first_words = [*WORDS.values(), "optimizer", "gradient all-reduce", "all-reduce", "idle"]
+
+    def rank(entry: tuple[int, str]) -> tuple[int, str]:
+        return next(k for k, start in enumerate(first_words) if entry[1].startswith(start)), entry[1]
+
+    return data, sorted(looks.values(), key=rank)
 
 
 def _number(event: Event) -> str:
