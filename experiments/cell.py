@@ -12,6 +12,7 @@ from typing import Any
 from bitpipe.cluster import Cluster, RankLayout
 from bitpipe.job import Job
 from bitpipe.origin import Origin
+from bitpipe.simulate.calibration import Calibration
 
 SCHEMA = 1
 BACKENDS = ("simulate", "virtual", "cuda", "cpu", "emulate")  # in the order in which help names them
@@ -34,8 +35,7 @@ class Cell:
         cluster: modelled (simulate, virtual, emulate) or expected (cuda) hardware.
         backend: one of :data:`BACKENDS`.
         data: name and content fingerprint of the token source; ``none`` for ``simulate``.
-        calibration: the cost model's calibration, values included, as its file gives it; None
-            where none is used.
+        calibration: the cost model's calibration; None where none is used.
         links: ``scaled`` (virtual: keep the modelled cluster's ratio of communication to
             compute) or ``as_is``.
         options: further settings that determine the result (transport, compile, …).
@@ -46,16 +46,21 @@ class Cell:
     cluster: Cluster
     backend: str
     data: str = "none"
-    calibration: Mapping[str, Any] | None = None
+    calibration: Calibration | None = None
     links: str = "scaled"
     options: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
-        """Everything that determines the result, as plain data."""
+        """Everything that determines the result, as plain data.
+
+        Not the number of nodes that the cluster has beyond those that the job fills, nor any
+        remark on where a value comes from.
+        """
         values = asdict(self)
-        del values["labels"]
-        del values["cluster"]["sources"]
+        del values["labels"], values["cluster"]["sources"], values["cluster"]["nodes"]
+        if self.calibration is not None:
+            del values["calibration"]["sources"], values["calibration"]["cells"]
         return {"schema": SCHEMA, **values}
 
     @cached_property

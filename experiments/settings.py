@@ -28,6 +28,7 @@ class RunSettings:
         results: absolute path of the results folder.
         launcher: ``local`` or ``slurm``; for the record.
         data_path: text file, folder or prepared data set; None is the built-in corpus.
+        data_cache: absolute path of a folder, shared by all nodes, for corpora prepared on the way.
         rerun: run cells again that have a finished record.
         watchdog_s: seconds without progress of any rank before a run counts as hung.
         wandb: the sink.
@@ -36,6 +37,7 @@ class RunSettings:
     results: Path
     launcher: str = "local"
     data_path: Path | None = None
+    data_cache: Path = Path("data")
     rerun: bool = False
     watchdog_s: float = 60.0
     wandb: WandbSettings = field(default_factory=WandbSettings)

@@ -1,0 +1,107 @@
+"""A command line before Hydra sees it, and Hydra's errors as one line each."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bitpipe.errors import InputError, choose
+from experiments.choice import Machine, choose_backend, pinned_backend, value_of
+
+GROUPS = ("experiment", "method", "model", "cluster", "calibration", "backend")
+_PLAIN = re.compile(r"[\w.,-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """What goes to Hydra, and the sentence to print first."""
+
+    arguments: tuple[str, ...]
+    sentence: str
+
+
+def prepare(arguments: Sequence[str], conf: Path, machine: Machine | None = None) -> Ready:
+    """Check names, refuse what Hydra would get wrong in silence, choose backend and launcher.
+
+    Raises:
+        InputError: an unknown name in a group, two experiments at once, a launcher without ``-m``.
+    """
+    flags = [a for a in arguments if a.startswith("-")]
+    # "experiment=x" is what people type first; Hydra insists on the plus.
+    overrides = [re.sub(r"^experiment=", "+experiment=", a) for a in arguments if not a.startswith("-")]
+    multirun = bool({"-m", "--multirun"} & set(flags))
+    _names(overrides, conf)
+    experiment = value_of(overrides, "experiment")
+    if experiment and "," in experiment:
+        _one_at_a_time(experiment, overrides)
+    if set(flags) - {"-m", "--multirun"}:  # --cfg, --info and the like answer about Hydra itself
+        return Ready(arguments=tuple(arguments), sentence="")
+    pinned = pinned_backend(conf / "experiment" / f"{experiment}.yaml") if experiment else None
+    choice = choose_backend(overrides, machine or Machine.here(), multirun=multirun, pinned=pinned)
+    return Ready(arguments=(*flags, *overrides, *choice.overrides), sentence=choice.sentence)
+
+
+def _names(overrides: Sequence[str], conf: Path) -> None:
+    """Unknown names in a group, with the nearest that exists."""
+    for group in GROUPS:
+        value = value_of(overrides, group)
+        if value and _PLAIN.fullmatch(value):
+            known = [path.stem for path in (conf / group).glob("*.yaml")]
+            for name in value.split(","):
+                choose(group, name, known)
+
+
+def _one_at_a_time(experiment: str, overrides: Sequence[str]) -> None:
+    rest = " ".join(o for o in overrides if not o.startswith("+experiment="))
+    commands = [f"python run.py +experiment={name} {rest}".strip() + " -m" for name in experiment.split(",")]
+    raise InputError("+experiment", experiment, "one experiment at a time", f"type: {'; '.join(commands)}")
+
+
+def one_line(error: Exception) -> str | None:
+    """What to print for an error that the user can mend; None for a defect of ours."""
+    from experiments.outcome import SweepFailed
+
+    if isinstance(error, (InputError, SweepFailed)):
+        return str(error)
+    kind = type(error).__module__.partition(".")[0]
+    if kind not in ("hydra", "omegaconf"):
+        return None
+    first, _, rest = str(error).partition("\n")
+    cause = error.__cause__
+    if found := re.match(r"Ambiguous value for argument '(\w[^=']*)=([^']*)'", first):
+        return f"{found[1]}={found[2]}: several values need a sweep (add -m)"
+    if found := re.match(r"Could not override '([^']+)'", first):
+        return f"{found[1]}: no such key{_nearest_key(found[1])}"
+    if found := re.match(r"Could not append to config. An item is already at '([^']+)'", first):
+        return f"+{found[1]}: the key exists (leave out the plus)"
+    if found := re.match(r"Error merging override (\S+?)=?(.*)", first):
+        reason = str(cause or rest).split("\n")[0]
+        return f"{found[1]}: {reason}"
+    return " ".join(part.strip() for part in [first, *rest.split("\n")[:1]] if part.strip())
+
+
+def _nearest_key(key: str) -> str:
+    near = difflib.get_close_matches(key, _keys(), n=1, cutoff=0.5)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _keys() -> list[str]:
+    """Every key of the typed configuration, nested ones with dots."""
+    from dataclasses import fields
+
+    from experiments import config
+
+    parts = {
+        "experiment": config.ExperimentConfig,
+        "method": config.MethodConfig,
+        "backend": config.BackendConfig,
+        "data": config.DataConfig,
+        "wandb": config.WandbConfig,
+    }
+    keys = [field.name for field in fields(config.Config)]
+    for prefix, part in parts.items():
+        keys += [f"{prefix}.{field.name}" for field in fields(part)]
+    return keys

@@ -1,0 +1,166 @@
+"""From a composed configuration to a cell and the settings to run it with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from bitpipe.cluster import Cluster
+from bitpipe.errors import InputError, choose
+from bitpipe.job import Job
+from bitpipe.models import ModelConfig
+from bitpipe.schedule.spec import ScheduleSpec
+from bitpipe.simulate.calibration import Calibration
+from experiments.cell import BACKENDS, Cell
+from experiments.expression import evaluate, whole
+from experiments.settings import RunSettings, WandbSettings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def plain(config: DictConfig) -> dict[str, Any]:
+    """The resolved configuration without Hydra's own part.
+
+    Raises:
+        InputError: an interpolation that leads nowhere.
+    """
+    own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    try:
+        values = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise InputError("config", error.full_key or "?", str(error).splitlines()[0]) from error
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+def cell_of(config: Mapping[str, Any]) -> Cell:
+    """Build the cell that a plain configuration describes.
+
+    Impossible combinations are left to :mod:`experiments.validate`. A ``global_batch`` that
+    B·W does not divide yields the cell with the next smaller N and keeps the wish among its
+    options, so that it has an identity under which it can be reported.
+
+    Its ``data`` is still ``none``: opening the data may take long, and comes after everything
+    else was found right.
+
+    Args:
+        config: what :func:`plain` returns.
+
+    Raises:
+        InputError: a value that means nothing, whatever the others are.
+    """
+    backend = config["backend"]["name"]
+    choose("backend", backend, BACKENDS)
+    job, options = _job(config)
+    simulated = backend == "simulate"
+    calibration = config["calibration"]
+    if simulated and calibration is None:
+        raise InputError("calibration", "null", "backend=simulate needs one", "try calibration=physical")
+    return Cell(
+        job=job,
+        cluster=Cluster.from_mapping(config["cluster"]),
+        backend=backend,
+        calibration=Calibration.from_mapping(calibration) if simulated else None,
+        links=config["backend"]["links"],
+        options={**config["backend"]["options"], **options},
+        labels=config["experiment"]["labels"] or {"method": config["method"]["label"]},
+    )
+
+
+def settings_of(config: Mapping[str, Any], launcher: str = "local") -> RunSettings:
+    """Build the settings; relative paths are relative to the repository.
+
+    Raises:
+        InputError: an unknown wandb mode.
+    """
+    wandb = config["wandb"]
+    mode = wandb["mode"] or config["backend"]["wandb"]
+    path = config["data"]["path"]
+    return RunSettings(
+        results=(ROOT / config["results"]).resolve(),
+        launcher=launcher,
+        data_path=Path(path).expanduser().resolve() if path else None,
+        data_cache=(ROOT / config["data"]["cache"]).resolve(),
+        rerun=config["rerun"],
+        watchdog_s=config["watchdog_s"],
+        wandb=WandbSettings(
+            mode=choose("wandb.mode", mode, ("offline", "online", "disabled")),
+            project=wandb["project"],
+            entity=wandb["entity"],
+        ),
+    )
+
+
+def _job(config: Mapping[str, Any]) -> tuple[Job, dict[str, Any]]:
+    method = config["method"]
+    # One of depth and width may follow from the other, as width=32//depth.
+    names = {key: config[key] for key in ("depth", "width") if isinstance(config[key], int)}
+    for key in ("depth", "width", "micro_batch_size"):
+        names[key] = whole(key, config[key], {name: names[name] for name in names if name != key})
+    micro_batches, options = _micro_batches(config, names)
+    names["micro_batches"] = micro_batches
+    chunks = method["chunks"]
+    if chunks is not None:
+        names["chunks"] = chunks = whole("method.chunks", chunks, names)
+    cap = method["cap"]
+    job = Job(
+        schedule=ScheduleSpec(
+            method=method["name"],
+            depth=names["depth"],
+            micro_batches=micro_batches,
+            chunks=chunks,
+            placement=method["placement"],
+            cap=None if cap is None else whole("method.cap", cap, names),
+            early_forward=method["early_forward"],
+            split_backward=method["split_backward"],
+            pad=method["pad"],
+        ),
+        width=names["width"],
+        micro_batch_size=names["micro_batch_size"],
+        sync=method["sync"],
+        layout=method["layout"],
+        model=_model(config["model"]),
+        precision=config["precision"],
+        learning_rate=config["learning_rate"],
+        clip_norm=config["clip_norm"],
+        seed=config["seed"],
+        iterations=config["iterations"],
+        measured=config["measured"],
+    )
+    return job, options
+
+
+def _micro_batches(config: Mapping[str, Any], names: dict[str, int]) -> tuple[int, dict[str, Any]]:
+    """N, and what must be remembered if B̂ does not allow it."""
+    given, total = config["micro_batches"], config["global_batch"]
+    if total is None:
+        return whole("micro_batches", "depth" if given is None else given, names), {}
+    names["global_batch"] = total = whole("global_batch", total, names)
+    samples = names["micro_batch_size"] * names["width"]
+    if given is not None:
+        count = whole("micro_batches", given, names)
+        if count * samples != total:
+            raise InputError(
+                "global_batch",
+                total,
+                f"micro_batches={given} makes it B·N·W = {count * samples}; give one of the two",
+            )
+        return count, {}
+    exact = evaluate("micro_batches", f"{total}/{samples}", {})
+    count = max(1, int(exact))
+    return count, {} if count == exact else {"global_batch": total}
+
+
+def _model(values: Mapping[str, Any]) -> ModelConfig:
+    known = [f.name for f in fields(ModelConfig)]
+    for key in values:
+        choose("model", key, known)
+    missing = [f for f in known[:7] if values.get(f) is None]
+    if missing:
+        raise InputError(f"model.{missing[0]}", "missing", "every model file must give it")
+    return ModelConfig(**values)

@@ -1,0 +1,49 @@
+"""A sweep's manifest: which cells it asked for, and what it calls them.
+
+``<results>/sweeps/<experiment>/<stamp>.json``. Cells know nothing of experiments, because two
+figures may share one; the manifest is where an experiment says which cells are its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments.provenance import code
+from experiments.record import plain
+from experiments.store import write_json
+from experiments.sweep import Sweep
+
+SCHEMA = 1
+
+
+def manifest_path(sweep: Sweep) -> Path:
+    return sweep.settings.results / "sweeps" / sweep.experiment / f"{sweep.stamp}.json"
+
+
+def write_manifest(sweep: Sweep) -> Path:
+    """Write it before the first cell runs; returns its path."""
+    revision, dirty = code()
+    path = manifest_path(sweep)
+    write_json(
+        path,
+        {
+            "schema": SCHEMA,
+            "experiment": sweep.experiment,
+            "title": sweep.title,
+            "stamp": sweep.stamp,
+            "launcher": sweep.settings.launcher,
+            "revision": revision,
+            "dirty": dirty,
+            "cells": [
+                {
+                    "cell": point.cell.id,
+                    "backend": point.cell.backend,
+                    "labels": plain(dict(point.cell.labels)),
+                    "overrides": list(point.overrides),
+                    "refusal": str(point.refusal) if point.refusal else None,
+                }
+                for point in sweep.points
+            ],
+        },
+    )
+    return path

@@ -1,0 +1,42 @@
+"""Which cells of a sweep still have to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from experiments.block import Block
+from experiments.provenance import code
+from experiments.record import Record
+from experiments.store import Store
+from experiments.sweep import Sweep
+
+
+def pending(sweep: Sweep, say: Callable[[str], None]) -> list[Block]:
+    """The blocks that still have to run, without the cells that have a finished record.
+
+    Says how many are skipped, and which of those come from another or a dirty revision.
+    """
+    if sweep.settings.rerun:
+        return list(sweep.blocks)
+    store = Store(sweep.settings.results)
+    done = {cell.id: record for cell in sweep.cells if (record := store.finished(cell.id))}
+    if done:
+        say(f"{len(done)} of {len(sweep.cells)} cells are finished and skipped (rerun=true runs them again)")
+    foreign = sum(_foreign(record) for record in done.values())
+    if foreign:
+        say(f"warning: {foreign} of those come from another or a dirty revision of the code")
+    blocks = []
+    for block in sweep.blocks:
+        left = tuple(cell for cell in block.cells if cell.id not in done)
+        if left:
+            blocks.append(replace(block, cells=left))
+    return blocks
+
+
+def _foreign(record: Record) -> bool:
+    revision, dirty = code()
+    made = record.provenance
+    return bool(made["dirty"] or dirty or made["revision"] != revision)
+
+

@@ -1,0 +1,136 @@
+"""A sweep: every cell composed and validated before the first one starts or is submitted.
+
+A launcher plugin needs only this::
+
+    sweep = plan(compose, job_overrides, launcher="slurm")   # raises InputError, starts nothing
+    … run or submit sweep.blocks …
+    finish(sweep)                                            # raises SweepFailed
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from omegaconf import DictConfig
+
+from bitpipe.errors import InputError
+from experiments.block import Block, group
+from experiments.cell import Cell
+from experiments.compose import cell_of, plain, settings_of
+from experiments.data import data_name
+from experiments.settings import RunSettings
+from experiments.validate import validate, validate_settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One combination of a sweep's grid.
+
+    Attributes:
+        overrides: what the command line would have to say.
+        cell: the cell there.
+        refusal: why it cannot run, if the experiment takes that for a result.
+    """
+
+    overrides: tuple[str, ...]
+    cell: Cell
+    refusal: InputError | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """All points of an experiment, validated.
+
+    Attributes:
+        experiment: its name.
+        title: one line for people.
+        stamp: names its manifest, unique among concurrent sweeps.
+        points: in grid order.
+        settings: how to run the cells.
+        dry_run: list, start nothing.
+    """
+
+    experiment: str
+    title: str
+    stamp: str
+    points: tuple[Point, ...]
+    settings: RunSettings
+    dry_run: bool = False
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """The cells that can run, each once, in grid order."""
+        return tuple({point.cell.id: point.cell for point in self.points if not point.refusal}.values())
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The same cells as blocks."""
+        return tuple(group(self.experiment, self.cells, self.settings))
+
+
+def plan(
+    compose: Callable[[list[str]], DictConfig],
+    jobs: Sequence[Sequence[str]],
+    *,
+    launcher: str = "local",
+) -> Sweep:
+    """Compose and validate every job of a sweep.
+
+    Args:
+        compose: from overrides to a configuration, as Hydra's ``load_sweep_config``.
+        jobs: the overrides of each job.
+        launcher: ``local`` or ``slurm``; for the records.
+
+    Raises:
+        InputError: a cell cannot run (one line, the first such cell and how many there are),
+            or a setting is wrong. Nothing was started.
+    """
+    points: list[Point] = []
+    errors: list[tuple[Sequence[str], InputError]] = []
+    first: Mapping[str, Any] | None = None
+    for overrides in jobs:
+        config = plain(compose(list(overrides)))
+        if first is None:
+            first = config
+            settings = settings_of(config, launcher)
+            validate_settings(settings, config["backend"]["name"])
+        cell = cell_of(config)
+        refusal = None
+        try:
+            validate(cell)
+        except InputError as error:
+            if config["experiment"]["invalid"] == "record":
+                refusal = error
+            else:
+                errors.append((overrides, error))
+        points.append(Point(overrides=tuple(overrides), cell=cell, refusal=refusal))
+    if first is None:
+        raise InputError("sweep", "empty", "at least one cell")
+    if errors:
+        raise _in_sweep(errors, len(jobs))
+    points = [replace(point, cell=_with_data(point.cell, settings)) for point in points]
+    return Sweep(
+        experiment=first["experiment"]["name"],
+        title=first["experiment"]["title"],
+        stamp=f"{datetime.now():%Y%m%d-%H%M%S-%f}-{os.getpid()}",
+        points=tuple(points),
+        settings=settings,
+        dry_run=first["dry_run"],
+    )
+
+
+def _with_data(cell: Cell, settings: RunSettings) -> Cell:
+    return replace(cell, data=data_name(settings, cell.job.model, cell.backend))
+
+
+def _in_sweep(errors: Sequence[tuple[Sequence[str], InputError]], cells: int) -> InputError:
+    overrides, error = errors[0]
+    if cells == 1:
+        return error
+    where = f"{len(errors)} of {cells} cells cannot run, first: {' '.join(overrides)}"
+    return InputError(error.key, error.value, error.allowed, "; ".join(filter(None, (error.hint, where))))

@@ -1,0 +1,88 @@
+"""What can be known to be wrong before anything starts, in one line each."""
+
+from __future__ import annotations
+
+from bitpipe.cluster import LAYOUTS
+from bitpipe.errors import InputError, choose
+from bitpipe.job import PRECISIONS, SYNCS
+from bitpipe.schedule import method_of
+from bitpipe.simulate.programs import schedule_of
+from experiments.cell import Cell
+from experiments.settings import RunSettings
+
+LINKS = ("scaled", "as_is")
+
+
+def validate(cell: Cell) -> None:
+    """Check one cell, combinations included.
+
+    Raises:
+        InputError: names the key, the value, what is allowed and the nearest valid values.
+    """
+    job, spec = cell.job, cell.job.schedule
+    choose("method.sync", job.sync, SYNCS)
+    choose("method.layout", job.layout, LAYOUTS)
+    choose("precision", job.precision, PRECISIONS)
+    choose("backend.links", cell.links, LINKS)
+    if not 1 <= job.measured <= job.iterations:
+        raise InputError("measured", job.measured, f"from 1 to iterations={job.iterations}")
+    _batch(cell)
+    _size(cell)
+    method = method_of(spec)
+    if method.bidirectional and spec.depth % 2:
+        raise InputError(
+            "depth",
+            spec.depth,
+            f"{method.title} needs an even depth",
+            f"nearest: {f'{spec.depth - 1} or ' if spec.depth > 2 else ''}{spec.depth + 1}",
+        )
+    placement = schedule_of(spec).placement
+    if placement.stages > job.model.layers:
+        most = job.model.layers // spec.depth
+        raise InputError(
+            "chunks",
+            placement.chunks,
+            f"depth={spec.depth} makes {placement.stages} stages, {job.model.name} has {job.model.layers} layers",
+            f"at most chunks={most}" if most else f"at most depth={job.model.layers}",
+        )
+
+
+def _size(cell: Cell) -> None:
+    job, size = cell.job, cell.cluster.size
+    if job.ranks > size:
+        depth, width = job.schedule.depth, job.width
+        nearest = f"at most width={size // depth}" if depth <= size else f"at most depth={size // width}"
+        raise InputError(
+            "width*depth",
+            f"{width}*{depth}",
+            f"{job.ranks} ranks, but cluster {cell.cluster.name} has {size} devices "
+            f"({cell.cluster.nodes} x {cell.cluster.devices_per_node})",
+            nearest,
+        )
+
+
+def _batch(cell: Cell) -> None:
+    asked = cell.options.get("global_batch")
+    if asked is None:
+        return
+    job = cell.job
+    step = job.micro_batch_size * job.width
+    below = asked // step * step
+    raise InputError(
+        "global_batch",
+        asked,
+        f"must be a multiple of B·W = {job.micro_batch_size}·{job.width} = {step}",
+        f"nearest {f'{below} or ' if below else ''}{below + step}",
+    )
+
+
+def validate_settings(settings: RunSettings, backend: str) -> None:
+    """Check what is common to a sweep.
+
+    Raises:
+        InputError: the data path is missing.
+    """
+    path = settings.data_path
+    if path is not None and not path.exists():
+        near = next((parent for parent in path.parents if parent.exists()), None)
+        raise InputError("data.path", path, "no such file or folder", f"{near} exists" if near else "")

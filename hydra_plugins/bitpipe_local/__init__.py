@@ -1,0 +1,105 @@
+"""Two small Hydra plugins: a sweeper for experiment grids, and the local launcher.
+
+Both receive the whole sweep at once, so that every cell is composed and validated before the
+first one runs and cells of one shape share their ranks. Neither makes a folder per cell.
+
+No postponed annotations here: Hydra runs plugin modules without naming them in ``sys.modules``,
+where dataclasses would look strings up.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+
+def expand(
+    params: Mapping[str, Any],
+    points: Sequence[Mapping[str, Any]],
+    arguments: Sequence[str],
+    parser: OverridesParser,
+) -> list[list[str]]:
+    """Every job's overrides: ``points`` × ``params``, the command line replacing both.
+
+    Args:
+        params: key → values separated by commas, swept as a grid.
+        points: combinations that no grid describes; each is crossed with ``params``.
+        arguments: the command line's overrides.
+        parser: reads Hydra's override grammar, quotes included.
+    """
+    jobs: list[list[str]] = []
+    for point in points or [{}]:
+        texts = [f"{key}={value}" for key, value in {**params, **point}.items()]
+        choices: dict[str, list[str]] = {}
+        for override in parser.parse_overrides([*texts, *arguments]):
+            key = override.get_key_element()
+            name = key.lstrip("+")
+            if override.is_sweep_override():
+                values = list(override.sweep_string_iterator())
+            else:
+                values = [override.get_value_element_as_str()]
+            choices[name] = [key if key.startswith("~") else f"{key}={value}" for value in values]
+        jobs += [list(job) for job in product(*choices.values())]
+    return list({tuple(job): job for job in jobs}.values())
+
+
+class GridSweeper(Sweeper):
+    """Expands ``params`` and ``points`` and hands every job to the launcher in one call."""
+
+    def __init__(self, params: Mapping[str, Any], points: Sequence[Mapping[str, Any]]) -> None:
+        self.params, self.points = params, points
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        self.context, self.config = hydra_context, config
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> Any:
+        parser = OverridesParser.create(config_loader=self.context.config_loader)
+        jobs = expand(self.params or {}, self.points or [], arguments, parser)
+        return self.launcher.launch(jobs, initial_job_idx=0)
+
+
+class LocalLauncher(Launcher):
+    """Runs a sweep's blocks on this machine, one after another."""
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        self.context, self.config = hydra_context, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        from experiments.local import run_sweep
+        from experiments.sweep import plan
+
+        loader = self.context.config_loader
+        run_sweep(plan(lambda overrides: loader.load_sweep_config(self.config, overrides), job_overrides))
+        return []
+
+
+@dataclass
+class GridConfig:
+    _target_: str = "hydra_plugins.bitpipe_local.GridSweeper"
+    params: dict[str, Any] = field(default_factory=dict)
+    points: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class LocalConfig:
+    _target_: str = "hydra_plugins.bitpipe_local.LocalLauncher"
+
+
+ConfigStore.instance().store(group="hydra/sweeper", name="grid", node=GridConfig, provider="bitpipe")
+ConfigStore.instance().store(group="hydra/launcher", name="local", node=LocalConfig, provider="bitpipe")

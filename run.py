@@ -1,0 +1,74 @@
+"""Runs one cell, or with -m a whole experiment. ``python run.py --help`` says how."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+MULTIRUN = frozenset({"-m", "--multirun"})
+OF_HYDRA = frozenset({"-c", "--cfg", "-i", "--info", "-p", "--package", "-sc", "--shell-completion", "--hydra-help"})
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command line; returns the exit status: 0, 1 a cell failed, 2 bad input, 130 Ctrl-C."""
+    if "-h" in arguments or "--help" in arguments:
+        from experiments.help import text
+
+        print(text(ROOT / "conf"), end="")
+        return 0
+    from experiments.command_line import one_line, prepare
+
+    try:
+        ready = prepare(arguments, ROOT / "conf")
+        if ready.sentence:
+            print(ready.sentence, flush=True)
+        _hydra(ready.arguments)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        line = one_line(error)
+        if line is None:
+            raise
+        print(line, file=sys.stderr)
+        return 2
+    return _finish()
+
+
+def _hydra(arguments: Sequence[str]) -> None:
+    """Compose and run; raises what composing or running raises."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # else Hydra prints errors itself, in several lines, and exits
+    import hydra
+    from omegaconf import DictConfig
+
+    from experiments import config
+    from experiments.single import run_single
+
+    config.register()
+
+    def one_cell(composed: DictConfig) -> None:
+        run_single(composed)
+
+    sys.argv = [sys.argv[0], *arguments]
+    hydra.main(version_base="1.3", config_path=str(ROOT / "conf"), config_name="config")(one_cell)()
+
+
+def _finish() -> int:
+    """Print the experiment's table; the exit status says whether a cell failed."""
+    from experiments.outcome import ended
+
+    failed = False
+    for outcome in ended:
+        failed |= bool(outcome.failed)
+        if outcome.draws:
+            from analysis.__main__ import main as analysis
+
+            analysis([outcome.experiment, "--results", str(outcome.results)])
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
