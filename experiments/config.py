@@ -100,6 +100,14 @@ class Config:
     watchdog_s: float = 60.0  # seconds without progress until a run counts as hung
     wandb: WandbConfig = field(default_factory=WandbConfig)
 
+    # Sweeps on Slurm; slurm.submit.Options says more. The local launcher ignores them.
+    site: str | None = None  # site file; null: $BITPIPE_SITE, then site.yaml
+    wait: bool = True  # false returns after submission
+    pack: bool | None = None  # a block is one job on the same nodes; null: where time is measured
+    canary: bool | None = None  # a short run per shape must pass first; null: for cuda
+    max_gpu_hours: float | None = None  # refuse a larger sweep
+    allow_dirty: bool = False  # submit uncommitted code too
+
 
 def register() -> None:
     """Make ``schema`` known to Hydra."""
