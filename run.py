@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-MULTIRUN = frozenset({"-m", "--multirun"})
-OF_HYDRA = frozenset({"-c", "--cfg", "-i", "--info", "-p", "--package", "-sc", "--shell-completion", "--hydra-help"})
 
 
 def main(arguments: Sequence[str]) -> int:

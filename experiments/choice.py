@@ -27,7 +27,7 @@ class Machine:
     def here(cls, environment: Mapping[str, str] = os.environ) -> Machine:
         """Look at this machine, without importing torch."""
         visible = environment.get("CUDA_VISIBLE_DEVICES")
-        present = len([path for path in Path("/dev").glob("nvidia[0-9]*")])
+        present = len(list(Path("/dev").glob("nvidia[0-9]*")))
         if visible is not None:
             named = [name for name in visible.split(",") if name.strip() not in ("", "-1", "NoDevFiles")]
             present = min(present, len(named))

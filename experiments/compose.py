@@ -23,15 +23,19 @@ from experiments.settings import RunSettings, WandbSettings
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def without_hydra(config: DictConfig) -> DictConfig:
+    """The application's part of a configuration."""
+    return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+
+
 def plain(config: DictConfig) -> dict[str, Any]:
-    """The resolved configuration without Hydra's own part.
+    """The application's part as plain data, interpolations resolved.
 
     Raises:
-        InputError: an interpolation that leads nowhere.
+        InputError: an interpolation that leads nowhere, or a value that must be given.
     """
-    own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     try:
-        values = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+        values = OmegaConf.to_container(without_hydra(config), resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise InputError("config", error.full_key or "?", str(error).splitlines()[0]) from error
     assert isinstance(values, dict)

@@ -21,7 +21,8 @@ def describe(sweep: Sweep) -> str:
             lines.append(f"  {cell.id}  {number:>5}  {shape:<6}  {status:<8}  {cell}")
     for point in sweep.points:
         if point.refusal:
-            lines.append(f"  {point.cell.id}  {'-':>5}  {'-':<6}  {'invalid':<8}  {point.cell}: {point.refusal}")
+            where = f"{point.cell.id}  {'-':>5}  {'-':<6}  {'invalid':<8}"
+            lines.append(f"  {where}  {point.cell}: {point.refusal}")
     shapes = ", ".join(f"{count} of {shape}" for shape, count in ranks.items())
     lines.append(f"  shapes (nodes x ranks per node): {shapes}")
     return "\n".join(lines)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections import Counter
 
 from experiments.dry_run import describe
 from experiments.execute import record_refusals, run_block
 from experiments.manifest import write_manifest
-from experiments.outcome import Outcome, SweepFailed, report
+from experiments.outcome import report
 from experiments.record import Record, Status
 from experiments.skip import pending
 from experiments.sweep import Sweep

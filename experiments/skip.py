@@ -38,5 +38,3 @@ def _foreign(record: Record) -> bool:
     revision, dirty = code()
     made = record.provenance
     return bool(made["dirty"] or dirty or made["revision"] != revision)
-
-

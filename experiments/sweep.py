@@ -2,7 +2,7 @@
 
 A launcher plugin needs only this::
 
-    sweep = plan(compose, job_overrides, launcher="slurm")   # raises InputError, starts nothing
+    sweep = plan(load, job_overrides, launcher="slurm")   # raises InputError, starts nothing
     … run or submit sweep.blocks …
     finish(sweep)                                            # raises SweepFailed
 """
@@ -10,18 +10,17 @@ A launcher plugin needs only this::
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from omegaconf import DictConfig
-
 from bitpipe.errors import InputError
 from experiments.block import Block, group
 from experiments.cell import Cell
-from experiments.compose import cell_of, plain, settings_of
+from experiments.compose import ROOT, cell_of, settings_of
+from experiments.composition import Composer, Load
 from experiments.data import data_name
 from experiments.settings import RunSettings
 from experiments.validate import validate, validate_settings
@@ -53,6 +52,7 @@ class Sweep:
         points: in grid order.
         settings: how to run the cells.
         dry_run: list, start nothing.
+        config: the first cell's configuration as plain data, for settings that a launcher reads.
     """
 
     experiment: str
@@ -61,6 +61,7 @@ class Sweep:
     points: tuple[Point, ...]
     settings: RunSettings
     dry_run: bool = False
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -74,7 +75,7 @@ class Sweep:
 
 
 def plan(
-    compose: Callable[[list[str]], DictConfig],
+    load: Load,
     jobs: Sequence[Sequence[str]],
     *,
     launcher: str = "local",
@@ -82,7 +83,7 @@ def plan(
     """Compose and validate every job of a sweep.
 
     Args:
-        compose: from overrides to a configuration, as Hydra's ``load_sweep_config``.
+        load: from overrides to a configuration, as Hydra's ``load_sweep_config``.
         jobs: the overrides of each job.
         launcher: ``local`` or ``slurm``; for the records.
 
@@ -90,11 +91,12 @@ def plan(
         InputError: a cell cannot run (one line, the first such cell and how many there are),
             or a setting is wrong. Nothing was started.
     """
+    compose = Composer(load, ROOT / "conf")
     points: list[Point] = []
     errors: list[tuple[Sequence[str], InputError]] = []
     first: Mapping[str, Any] | None = None
     for overrides in jobs:
-        config = plain(compose(list(overrides)))
+        config = compose(overrides)
         if first is None:
             first = config
             settings = settings_of(config, launcher)
@@ -121,6 +123,7 @@ def plan(
         points=tuple(points),
         settings=settings,
         dry_run=first["dry_run"],
+        config=first,
     )
 
 

@@ -42,7 +42,8 @@ def validate(cell: Cell) -> None:
         raise InputError(
             "chunks",
             placement.chunks,
-            f"depth={spec.depth} makes {placement.stages} stages, {job.model.name} has {job.model.layers} layers",
+            f"depth={spec.depth} makes {placement.stages} stages, "
+            f"{job.model.name} has {job.model.layers} layers",
             f"at most chunks={most}" if most else f"at most depth={job.model.layers}",
         )
 

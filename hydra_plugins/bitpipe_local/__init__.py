@@ -58,9 +58,7 @@ class GridSweeper(Sweeper):
     def __init__(self, params: Mapping[str, Any], points: Sequence[Mapping[str, Any]]) -> None:
         self.params, self.points = params, points
 
-    def setup(
-        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
-    ) -> None:
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.context, self.config = hydra_context, config
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
@@ -75,9 +73,7 @@ class GridSweeper(Sweeper):
 class LocalLauncher(Launcher):
     """Runs a sweep's blocks on this machine, one after another."""
 
-    def setup(
-        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
-    ) -> None:
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.context, self.config = hydra_context, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
