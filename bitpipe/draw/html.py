@@ -40,8 +40,8 @@ def assets() -> str:
 def fragment(panels: Sequence[Panel]) -> str:
     """One drawing, to be placed anywhere in a page that also has :func:`assets`."""
     data, legend = _data(panels)
-    # A script element ends at "</", whatever the JSON around it says.
-    text = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("</", "<\\/")
+    # A script element ends at the first "</script", whatever the JSON around it says.
+    text = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     keys = "".join(
         f'<span class="bp-key"><canvas data-look="{index}"></canvas>{escape(label)}</span>'
         for index, label in legend

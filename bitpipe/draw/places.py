@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -81,8 +82,8 @@ class PlacementPart:
                 appearance = look(action, stage // placement.depth, self.chunks or placement.chunks)
                 half = CELL_HIGH / 2
                 paint_boxes(axes, appearance, [(x - CELL / 2, y - half, x + CELL / 2, y + half)])
-                style = {"fontweight": "bold", "fontstyle": "italic"} if appearance.up else {}
-                box = {"facecolor": appearance.fill, "edgecolor": "none", "pad": 0.8}
+                style: dict[str, Any] = {"fontweight": "bold", "fontstyle": "italic"} if appearance.up else {}
+                box: dict[str, Any] = {"facecolor": appearance.fill, "edgecolor": "none", "pad": 0.8}
                 axes.text(
                     x,
                     y,
@@ -260,13 +261,17 @@ class LayoutPart:
     ) -> None:
         y = top + (lane + 0.75) * self.BUS
         far = self._crosses(ranks)
-        line = {"color": FAR if far else NEAR, "linewidth": 1.6, "linestyle": (0, (4, 2)) if far else "-"}
+        line: dict[str, Any] = {
+            "color": FAR if far else NEAR,
+            "linewidth": 1.6,
+            "linestyle": (0, (4, 2)) if far else "-",
+        }
         axes.plot([min(xs), max(xs)], [y, y], zorder=3, **line)
         for x in xs:
             axes.plot([x, x], [top, y], linewidth=0.7, color=line["color"], zorder=1)
             axes.plot([x], [y], marker="o", markersize=3.2, color=line["color"], zorder=4)
         middle = (xs[0] + xs[1]) / 2
-        box = {"facecolor": IDLE, "edgecolor": "none", "pad": 0.6}
+        box: dict[str, Any] = {"facecolor": IDLE, "edgecolor": "none", "pad": 0.6}
         axes.text(middle, y, _stages(stages), fontsize=6.5, ha="center", va="center", bbox=box, zorder=5)
 
     def note(self) -> str:

@@ -1,0 +1,38 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bitpipe.draw.panel import Panel, lanes, time_label
+from bitpipe.errors import InputError
+from bitpipe.schedule import Action, Event, Kind
+from tests.draw.panels import panel
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=30))
+def test_events_of_one_lane_never_overlap_and_all_are_placed(spans):
+    events = [Event(0, Action(Kind.SYNC, -1, k), a, a + b) for k, (a, b) in enumerate(spans)]
+    placed = lanes(events)
+    assert sorted(event.action.stage for event, _ in placed) == list(range(len(events)))
+    for event, lane in placed:
+        for other, same in placed:
+            if other is not event and same == lane:
+                assert event.end <= other.start or other.end <= event.start
+
+
+def test_rows_are_devices_of_one_pipeline_and_ranks_of_several():
+    one = panel()
+    assert one.names == ("device 0", "device 1", "device 2", "device 3")
+    from dataclasses import replace
+
+    both = replace(one, timeline=replace(one.timeline, devices=8))
+    assert both.names[7] == "rank 7"
+
+
+def test_row_names_must_fit_the_rows():
+    with pytest.raises(InputError, match="one name for each of 4 rows"):
+        Panel(timeline=panel().timeline, placement=panel().placement, rows=("only one",))
+
+
+def test_the_time_axis_always_has_a_unit():
+    assert time_label("s") == "time (s)"
+    assert "forward" in time_label("stage forward")
