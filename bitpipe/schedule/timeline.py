@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from bitpipe.errors import InputError
 from bitpipe.origin import Origin
-from bitpipe.schedule.action import Action
+from bitpipe.schedule.action import Action, parse_action
 
 
 class Event(NamedTuple):
@@ -65,6 +66,37 @@ class Timeline:
         if span == 0.0:
             return 0.0
         return 1.0 - sum(event.end - event.start for event in self.compute) / (span * self.devices)
+
+    def document(self) -> dict[str, Any]:
+        """The timeline as strict JSON data (``timeline.json`` beside a record)."""
+        return {
+            "devices": self.devices,
+            "unit": self.unit,
+            "origin": self.origin.value,
+            "events": [[device, str(action), start, end] for device, action, start, end in self.events],
+            "memory": [[list(change) for change in row] for row in self.memory],
+        }
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Timeline:
+        """Read a document back.
+
+        Raises:
+            InputError: it is not a timeline.
+        """
+        try:
+            return cls(
+                devices=int(document["devices"]),
+                events=tuple(
+                    Event(int(device), parse_action(action), float(start), float(end))
+                    for device, action, start, end in document["events"]
+                ),
+                unit=str(document["unit"]),
+                origin=Origin(document["origin"]),
+                memory=tuple(tuple((float(t), float(b)) for t, b in row) for row in document["memory"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError("timeline", type(error).__name__, f"not a timeline: {error}") from error
 
 
 def by_device(events: Iterable[Event], devices: int) -> list[list[Event]]:

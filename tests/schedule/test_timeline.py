@@ -1,0 +1,20 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from bitpipe.errors import InputError
+from bitpipe.schedule import Action, Event, Kind, ScheduleSpec, Timeline, evaluate, generate
+
+
+def test_a_timeline_survives_its_document():
+    timeline = evaluate(generate(ScheduleSpec(method="bitpipe", depth=4, micro_batches=4)))
+    more = (Event(0, Action(Kind.SYNC, -1, 7, 1), 6.5, 8.0), Event(0, Action(Kind.STEP), 14.0, 14.5))
+    timeline = replace(timeline, events=timeline.events + more, memory=(((0.0, 1.0), (2.0, 3.0)), (), (), ()))
+    assert Timeline.of(json.loads(json.dumps(timeline.document()))) == timeline
+
+
+@pytest.mark.parametrize("document", [{}, {"devices": "x"}, {"devices": 1, "events": [[0, "F0", 0, 1]]}])
+def test_what_is_no_timeline_is_refused(document):
+    with pytest.raises(InputError, match="not a timeline"):
+        Timeline.of(document)
