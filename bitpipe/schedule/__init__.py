@@ -3,6 +3,7 @@
 from bitpipe.schedule.action import DOWN, PIPE_LETTERS, UP, Action, Kind, parse_action
 from bitpipe.schedule.bounds import early_forward_cap, lower_bound, schedule_bound
 from bitpipe.schedule.checks import check, check_schedule
+from bitpipe.schedule.describe import Description, count_transfers, describe
 from bitpipe.schedule.errors import ProgramError
 from bitpipe.schedule.evaluation import UNIT, Costs, evaluate, held_chunks, peak_activations
 from bitpipe.schedule.generate import generate, method_of, placement_of
@@ -23,6 +24,7 @@ __all__ = [
     "UP",
     "Action",
     "Costs",
+    "Description",
     "Event",
     "Instruction",
     "Kind",
@@ -36,6 +38,8 @@ __all__ = [
     "by_device",
     "check",
     "check_schedule",
+    "count_transfers",
+    "describe",
     "early_forward_cap",
     "evaluate",
     "generate",

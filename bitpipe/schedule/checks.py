@@ -9,11 +9,20 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from bitpipe.schedule.action import COMPUTE, Action, Kind
+from bitpipe.schedule.collector import paused
 from bitpipe.schedule.errors import ProgramError, at, stuck
 from bitpipe.schedule.program import Program
 from bitpipe.schedule.schedule import Schedule, pipe_of
 
+# Looking a member up in its enumeration is slow, and these loops see a million instructions.
+_F, _B, _I, _W = Kind.F, Kind.B, Kind.I, Kind.W
+_RECV_F, _RECV_B = Kind.RECV_F, Kind.RECV_B
+_WAIT_F, _WAIT_B = Kind.WAIT_F, Kind.WAIT_B
+_SEND_F, _SEND_B = Kind.SEND_F, Kind.SEND_B
+_SYNC, _STEP = Kind.SYNC, Kind.STEP
 
+
+@paused()
 def check(program: Program) -> None:
     """Check a program: complete, feasible, deadlock-free, buffers and cap respected.
 
@@ -119,14 +128,14 @@ def buffers(program: Program) -> None:
     The last use of an activation and of an output gradient is the chunk's B, or its W.
     """
     split = program.schedule.split_backward
-    last = Kind.W if split else Kind.B
+    last = _W if split else _B
     stages = program.schedule.placement.stages
     for device, row in enumerate(program.rows):
         content: dict[int, int] = {}  # slot -> key of the chunk that uses it, F and B apart
         uses: dict[int, list[int]] = {}  # chunk -> slots that its last action frees
         for position, (action, _, slot, _) in enumerate(row):
             kind = action.kind
-            if kind is Kind.RECV_F or kind is Kind.RECV_B:
+            if kind is _RECV_F or kind is _RECV_B:
                 if not 0 <= slot < program.slots[device]:
                     _fail(
                         program,
@@ -137,10 +146,10 @@ def buffers(program: Program) -> None:
                 if slot in content:
                     _fail(program, device, position, f"{action} reuses slot {slot}, which is still in use")
                 chunk = action.micro_batch * stages + action.stage
-                content[slot] = 2 * chunk + (kind is Kind.RECV_B)
+                content[slot] = 2 * chunk + (kind is _RECV_B)
                 uses.setdefault(chunk, []).append(slot)
             elif slot >= 0:
-                back = kind is Kind.WAIT_B or kind is Kind.B or kind is Kind.I
+                back = kind is _WAIT_B or kind is _B or kind is _I
                 if content.get(slot) != 2 * (action.micro_batch * stages + action.stage) + back:
                     _fail(program, device, position, f"{action} needs slot {slot} to hold its input")
             if kind is last:
@@ -155,114 +164,111 @@ def executes(program: Program) -> None:
     on the order, that nothing waits forever, and that every input is there when it is used.
     """
     schedule = program.schedule
-    stages, split = schedule.placement.stages, schedule.split_backward
-    table, depth = schedule.placement.table, schedule.depth
-    count = schedule.micro_batches * stages
-    have_f, have_b, arrived_f, arrived_b = (bytearray(count) for _ in range(4))
-    sent: dict[int, list[Action]] = {}
-    posted: dict[int, int] = {}  # channel -> receives so far
-    expected: dict[tuple[int, int], tuple[int, int]] = {}  # (device, slot) -> channel, index
+    stages, depth, table = schedule.placement.stages, schedule.depth, schedule.placement.table
+    chunks = schedule.micro_batches * stages
+    # What there is, by 2·chunk (+ 1 for gradients): computed on its device, or arrived from another.
+    made, arrived = bytearray(2 * chunks), bytearray(2 * chunks)
+    sent: list[list[int]] = [[] for _ in range(depth * depth)]  # channel -> what
+    posted = [0] * (depth * depth)  # channel -> receives so far
+    expected = [[(-1, 0)] * count for count in program.slots]  # device, slot -> channel, index
+    asleep: dict[int, int] = {}  # channel -> device that waits for its next message
     position = [0] * depth
     runnable = list(range(depth))
-    asleep: dict[int, int] = {}  # channel -> device that waits for its next message
     while runnable:
         device = runnable.pop()
         row, index = program.rows[device], position[device]
+        buffers_ = expected[device]
         while index < len(row):
             action, peer, slot, _ = row[index]
             kind, micro_batch, stage, pipe = action
-            chunk = micro_batch * stages + stage
-            if kind is Kind.F:
-                if stage and not (
-                    have_f[chunk - 1] if table[pipe][stage - 1] == device else arrived_f[chunk]
-                ):
-                    _fail(program, device, index, f"{action} runs before its input is there")
-                have_f[chunk] = 1
-            elif kind is Kind.B or kind is Kind.I:
-                if not have_f[chunk]:
-                    _fail(program, device, index, f"{action} runs before its forward")
-                if stage + 1 < stages and not (
-                    have_b[chunk + 1] if table[pipe][stage + 1] == device else arrived_b[chunk]
-                ):
-                    _fail(program, device, index, f"{action} runs before its input is there")
-                have_b[chunk] = 1
-            elif kind is Kind.SEND_F or kind is Kind.SEND_B:
-                made = have_f[chunk - 1] if kind is Kind.SEND_F else have_b[chunk + 1]
-                if not made:
-                    _fail(program, device, index, f"{action} runs before there is something to send")
-                channel = device * depth + peer
-                sent.setdefault(channel, []).append(action)
-                if channel in asleep:
-                    runnable.append(asleep.pop(channel))
-            elif kind is Kind.RECV_F or kind is Kind.RECV_B:
+            what = 2 * (micro_batch * stages + stage)
+            if kind is _RECV_F or kind is _RECV_B:
                 channel = peer * depth + device
-                number = posted.get(channel, 0)
-                posted[channel] = number + 1
-                expected[device, slot] = channel, number
-            elif kind is Kind.WAIT_F or kind is Kind.WAIT_B:
-                if (device, slot) not in expected:
+                buffers_[slot] = channel, posted[channel]
+                posted[channel] += 1
+            elif kind is _WAIT_F or kind is _WAIT_B:
+                what += kind is _WAIT_B
+                channel, number = buffers_[slot]
+                if channel < 0:
                     _fail(program, device, index, f"{action} waits, but no receive was posted")
-                channel, number = expected[device, slot]
-                messages = sent.get(channel, ())
+                messages = sent[channel]
                 if len(messages) <= number:
                     asleep[channel] = device
                     break
-                other = messages[number]
-                back = kind is Kind.WAIT_B
-                if other[1:] != action[1:] or (other.kind is Kind.SEND_B) != back:
+                if messages[number] != what:
+                    chunk, back = divmod(messages[number], 2)
+                    other = Action(_SEND_B if back else _SEND_F, *divmod(chunk, stages), pipe)
                     _fail(program, device, index, f"{action} would receive what {other} sends")
-                (arrived_b if back else arrived_f)[chunk] = 1
-            elif kind is Kind.W and not (split and have_b[chunk]):
+                arrived[what] = 1
+            elif kind is _SEND_F or kind is _SEND_B:
+                back = kind is _SEND_B
+                if not made[what + 3 if back else what - 2]:
+                    _fail(program, device, index, f"{action} runs before there is something to send")
+                channel = device * depth + peer
+                sent[channel].append(what + back)
+                if channel in asleep:
+                    runnable.append(asleep.pop(channel))
+            elif kind is _F:
+                if stage and not (made[what - 2] if table[pipe][stage - 1] == device else arrived[what]):
+                    _fail(program, device, index, f"{action} runs before its input is there")
+                made[what] = 1
+            elif kind is _B or kind is _I:
+                if not made[what]:
+                    _fail(program, device, index, f"{action} runs before its forward")
+                if stage + 1 < stages and not (
+                    made[what + 3] if table[pipe][stage + 1] == device else arrived[what + 1]
+                ):
+                    _fail(program, device, index, f"{action} runs before its input is there")
+                made[what + 1] = 1
+            elif kind is _W and not made[what + 1]:
                 _fail(program, device, index, f"{action} runs before its input gradient")
             index += 1
         position[device] = index
     if any(index < len(row) for index, row in zip(position, program.rows, strict=True)):
         raise stuck(_actions(program), position, "deadlock: every device waits for another")
-    for channel, messages in sent.items():
-        if posted.get(channel, 0) != len(messages):
+    for channel, messages in enumerate(sent):
+        if posted[channel] != len(messages):
             source, target = divmod(channel, depth)
             raise ProgramError(
                 f"device {source} sends {len(messages)} messages to device {target}, "
-                f"which receives {posted.get(channel, 0)}"
+                f"which receives {posted[channel]}"
             )
 
 
 def collectives(program: Program) -> None:
     """All-reduces: each after its gradient is final, in the common order; STEP last, once."""
+    placement = program.schedule.placement
     rank = {stage: place for place, stage in enumerate(program.sync_order)}
-    last = Kind.W if program.schedule.split_backward else Kind.B
+    last = _W if program.schedule.split_backward else _B
+    stages = placement.stages
     for device, row in enumerate(program.rows):
         if not row or row[-1].action.kind is not Kind.STEP:
             raise ProgramError(f"device {device} does not end with STEP")
-        done: dict[tuple[int, int], int] = {}
-        previous = -1
-        sequence = -1
-        syncs: set[tuple[int, int]] = set()
-        for position, instruction in enumerate(row):
-            action = instruction.action
-            if instruction.sequence <= sequence:
+        done: dict[int, int] = {}  # chunk -> position of its last backward
+        syncs: dict[int, int] = {}
+        sequence = place = -1
+        for position, (action, _, _, number) in enumerate(row):
+            kind = action[0]
+            if number <= sequence:
                 _fail(program, device, position, f"{action} is out of sequence")
-            sequence = instruction.sequence
-            kind = action.kind
+            sequence = number
             if kind is last:
-                done[action.pipe, action.stage] = position
-            elif kind is Kind.SYNC:
-                place = rank.get(action.stage, -1)
-                if place < previous:
+                done[action.pipe * stages + action.stage] = position
+            elif kind is _SYNC:
+                if rank.get(action.stage, -1) < place:
                     _fail(program, device, position, f"{action} breaks the common order of all-reduces")
-                previous = place
-                syncs.add((action.pipe, action.stage))
-        held = program.schedule.placement.chunks_of(device)
-        wanted = {chunk for chunk in held if chunk[1] in rank}
-        if syncs != wanted:
-            odd = sorted(syncs ^ wanted)[0]
-            raise ProgramError(f"device {device}: SYNC of stage {odd[1]} is missing or not wanted")
-        for position, instruction in enumerate(row):
-            action = instruction.action
-            if action.kind is Kind.SYNC and done.get((action.pipe, action.stage), -1) > position:
-                _fail(program, device, position, f"{action} starts before its last backward")
-            if action.kind is Kind.STEP and position != len(row) - 1:
+                place = rank.get(action.stage, -1)
+                syncs[action.pipe * stages + action.stage] = position
+            elif kind is _STEP and position != len(row) - 1:
                 _fail(program, device, position, "STEP comes before the end")
+        for chunk, position in syncs.items():
+            if done.get(chunk, -1) > position:
+                _fail(program, device, position, f"{row[position].action} starts before its last backward")
+        wanted = {pipe * stages + stage for pipe, stage in placement.chunks_of(device) if stage in rank}
+        if syncs.keys() != wanted:
+            pipe, stage = divmod(min(syncs.keys() ^ wanted), stages)
+            missing = Action(Kind.SYNC, -1, stage, pipe)
+            raise ProgramError(f"device {device}: {missing} is missing, or has no place there")
 
 
 def _actions(program: Program) -> list[list[Action]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bitpipe.errors import InputError, choose
 from bitpipe.schedule.bounds import early_forward_cap
 from bitpipe.schedule.codes import Codes
+from bitpipe.schedule.collector import paused
 from bitpipe.schedule.methods import METHODS, Method, Plan
 from bitpipe.schedule.placement import Placement
 from bitpipe.schedule.schedule import Schedule
@@ -20,6 +21,7 @@ def method_of(spec: ScheduleSpec) -> Method:
     return METHODS[choose("method", spec.method, METHODS)]
 
 
+@paused()
 def generate(spec: ScheduleSpec) -> Schedule:
     """Build the schedule that ``spec`` names.
 

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from bitpipe.errors import choose
 from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.codes import Codes, Rows
+from bitpipe.schedule.collector import paused
 from bitpipe.schedule.evaluation import UNIT, start_times
 from bitpipe.schedule.placement import Placement
 from bitpipe.schedule.program import Instruction, Program
@@ -47,6 +48,7 @@ class Point(NamedTuple):
     action: Action
 
 
+@paused()
 def lower(schedule: Schedule, *, sync: str, width: int = 1, tied: bool = False) -> Program:
     """Add communication, gradient sync and the optimizer step to a schedule.
 
@@ -230,73 +232,52 @@ def assemble(
 ) -> tuple[tuple[Instruction, ...], ...]:
     """The rows. Around a compute action: receives, its WAIT, itself, its SEND, then all-reduces.
 
-    All that surrounds one compute action takes its place in the order of starts, so the sequence
-    numbers respect every dependency: a producer starts before its consumer.
+    Compute actions are taken in the order of their starts, each with what surrounds it, so the
+    sequence numbers respect every dependency: a producer starts before its consumer.
     """
     length, stages, pipes, names = codes.length, codes.stages, codes.pipes, codes.step_names
     devices, last = codes.devices, 2 * codes.stages - 1
-    new = tuple.__new__
-    drafts: list[list[tuple[Action, int, int]]] = [[] for _ in rows]
-    counts = [[0] * (len(row) + 1) for row in rows]
-
-    def communication(kinds: tuple[Kind, Kind], consumer: int) -> Action:
-        micro_batch, step = divmod(consumer, length)
-        return new(Action, (kinds[step >= stages], micro_batch, names[step][1], pipes[micro_batch]))
-
-    for device, (row, posts, syncs) in enumerate(zip(rows, receives, points, strict=True)):
-        draft, order = drafts[device], schedule.orders[device]
-        post, sync = 0, 0
-        for position, code in enumerate(row):
-            before = len(draft)
-            while sync < len(syncs) and syncs[sync].position == position:
-                draft.append((syncs[sync].action, -1, -1))
-                sync += 1
-            while post < len(posts) and posts[post][0] == position:
-                message = posts[post][1]
-                consumer = message.consumer
-                draft.append((communication(_RECV, consumer), message.source, slots[consumer]))
-                post += 1
-            step = code % length
-            slot = -1
-            if code in slots:
-                slot = slots[code]
-                draft.append((communication(_WAIT, code), devices[code - 1], slot))
-            draft.append((order[position], -1, slot))
-            if step < last and devices[code + 1] != device:
-                draft.append((communication(_SEND, code + 1), devices[code + 1], -1))
-            counts[device][position] = len(draft) - before
-        before = len(draft)
-        draft += [(point.action, -1, -1) for point in syncs[sync:]]
-        draft.append((Action(Kind.STEP), -1, -1))
-        counts[device][len(row)] = len(draft) - before
-    return _number(codes, rows, start, drafts, counts)
-
-
-def _number(
-    codes: Codes,
-    rows: Rows,
-    start: list[float],
-    drafts: list[list[tuple[Action, int, int]]],
-    counts: list[list[int]],
-) -> tuple[tuple[Instruction, ...], ...]:
-    devices = codes.devices
-    done: list[list[Instruction]] = [[] for _ in rows]
-    position = [0] * len(rows)
+    actions: list[Action | None] = [None] * codes.total
+    posts: dict[int, list[Message]] = {}  # code -> receives before it
+    collectives: dict[int, list[Action]] = {}  # code -> all-reduces after it
+    out: list[list[Instruction]] = [[] for _ in rows]
     sequence = 0
     new = tuple.__new__
-
-    def take(device: int, count: int) -> None:
-        nonlocal sequence
-        out = done[device]
-        first = len(out)
-        for action, peer, slot in drafts[device][first : first + count]:
-            out.append(new(Instruction, (action, peer, slot, sequence)))
-            sequence += 1
-
+    for device, row in enumerate(rows):
+        for code, action in zip(row, schedule.orders[device], strict=True):
+            actions[code] = action
+        for position, message in receives[device]:
+            posts.setdefault(row[position], []).append(message)
+        for position, action in points[device]:
+            if position:
+                collectives.setdefault(row[position - 1], []).append(action)
+            else:
+                out[device].append(Instruction(action, sequence=sequence))
+                sequence += 1
     for code in sorted((code for row in rows for code in row), key=start.__getitem__):
-        device = devices[code]
-        take(device, counts[device][position[device]])
-        position[device] += 1
-    for device in range(len(rows)):
-        take(device, counts[device][len(rows[device])])
-    return tuple(tuple(row) for row in done)
+        emit = out[devices[code]].append
+        micro_batch, step = divmod(code, length)
+        pipe = pipes[micro_batch]
+        for consumer, source, _ in posts.get(code, ()):
+            other, at = divmod(consumer, length)
+            action = new(Action, (_RECV[at >= stages], other, names[at][1], pipes[other]))
+            emit(new(Instruction, (action, source, slots[consumer], sequence)))
+            sequence += 1
+        slot = slots.get(code, -1)
+        if slot >= 0:
+            action = new(Action, (_WAIT[step >= stages], micro_batch, names[step][1], pipe))
+            emit(new(Instruction, (action, devices[code - 1], slot, sequence)))
+            sequence += 1
+        emit(new(Instruction, (actions[code], -1, slot, sequence)))
+        sequence += 1
+        if step < last and devices[code + 1] != devices[code]:
+            action = new(Action, (_SEND[step + 1 >= stages], micro_batch, names[step + 1][1], pipe))
+            emit(new(Instruction, (action, devices[code + 1], -1, sequence)))
+            sequence += 1
+        for action in collectives.get(code, ()):
+            emit(Instruction(action, sequence=sequence))
+            sequence += 1
+    for device_row in out:
+        device_row.append(Instruction(Action(Kind.STEP), sequence=sequence))
+        sequence += 1
+    return tuple(tuple(device_row) for device_row in out)

@@ -1,0 +1,113 @@
+"""The figures of a schedule: what the paper's Table 3 and sections 1.2 and 1.3 speak about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bitpipe.schedule.action import Kind
+from bitpipe.schedule.bounds import schedule_bound
+from bitpipe.schedule.evaluation import UNIT, Costs, evaluate, peak_activations
+from bitpipe.schedule.schedule import Schedule
+from bitpipe.schedule.timeline import by_device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """A schedule in numbers. Times are in units of one stage forward, and exact for unit costs.
+
+    Attributes:
+        method: its name.
+        depth: D.
+        micro_batches: N, empty ones included.
+        chunks: v.
+        placement: its name.
+        cap: most chunks of activations that a device may hold, or None.
+        split_backward: backward as input and weight gradient.
+        empty_micro_batches: how many carry no samples.
+        makespan: until the last action ends.
+        bubble_ratio: idle share of all devices' time.
+        bubble_per_device: idle share of each device's time.
+        forward_idle: mean over devices of the time spent idle before a forward.
+        backward_idle: the same before a backward (B, I or W) and after the last one.
+        peak_activation_per_device: in Ma, one micro-batch's activations on 1/D of the model.
+        transfers: messages that cross devices, activations and gradients, per iteration.
+        lower_bound: no order under this cap finishes earlier (:mod:`bitpipe.schedule.bounds`).
+        distance_to_bound: makespan − lower_bound.
+    """
+
+    method: str
+    depth: int
+    micro_batches: int
+    chunks: int
+    placement: str
+    cap: int | None
+    split_backward: bool
+    empty_micro_batches: int
+    makespan: float
+    bubble_ratio: float
+    bubble_per_device: tuple[float, ...]
+    forward_idle: float
+    backward_idle: float
+    peak_activation_per_device: tuple[float, ...]
+    transfers: int
+    lower_bound: float
+    distance_to_bound: float
+
+
+def describe(schedule: Schedule, costs: Costs = UNIT) -> Description:
+    """Compute a schedule's figures.
+
+    Raises:
+        ProgramError: the schedule deadlocks.
+    """
+    timeline = evaluate(schedule, costs)
+    span = timeline.makespan
+    forward_idle = backward_idle = 0.0
+    bubbles = []
+    for row in by_device(timeline.events, schedule.depth):
+        now = busy = 0.0
+        for event in row:
+            idle = event.start - now
+            if event.action.kind is Kind.F:
+                forward_idle += idle
+            else:
+                backward_idle += idle
+            now = event.end
+            busy += event.end - event.start
+        backward_idle += span - now
+        bubbles.append(1.0 - busy / span)
+    bound = schedule_bound(schedule)
+    return Description(
+        method=schedule.method,
+        depth=schedule.depth,
+        micro_batches=schedule.micro_batches,
+        chunks=schedule.chunks,
+        placement=schedule.placement.name,
+        cap=schedule.cap,
+        split_backward=schedule.split_backward,
+        empty_micro_batches=len(schedule.empty),
+        makespan=span,
+        bubble_ratio=timeline.bubble_ratio,
+        bubble_per_device=tuple(bubbles),
+        forward_idle=forward_idle / schedule.depth,
+        backward_idle=backward_idle / schedule.depth,
+        peak_activation_per_device=peak_activations(schedule),
+        transfers=count_transfers(schedule),
+        lower_bound=bound,
+        distance_to_bound=span - bound,
+    )
+
+
+def count_transfers(schedule: Schedule) -> int:
+    """Activations and gradients that cross devices in one iteration, as messages.
+
+    The V placement needs 2N·v(D−1), the cyclic one 2N(vD−1): its turns cross devices, too.
+    """
+    table = schedule.placement.table
+    crossing = [sum(a != b for a, b in zip(row, row[1:], strict=False)) for row in table]
+    forwards = [0] * len(table)
+    for order in schedule.orders:
+        for action in order:
+            if action.kind is Kind.F and action.stage == 0:
+                forwards[action.pipe] += 1
+    return 2 * sum(count * hops for count, hops in zip(forwards, crossing, strict=True))
