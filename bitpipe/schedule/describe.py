@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from bitpipe.schedule.action import Kind
 from bitpipe.schedule.bounds import schedule_bound
@@ -27,8 +28,11 @@ class Description:
         makespan: until the last action ends.
         bubble_ratio: idle share of all devices' time.
         bubble_per_device: idle share of each device's time.
-        forward_idle: mean over devices of the time spent idle before a forward.
-        backward_idle: the same before a backward (B, I or W) and after the last one.
+        forward_idle: mean over devices of ``forward_idle_per_device``.
+        backward_idle: mean over devices of ``backward_idle_per_device``.
+        forward_idle_per_device: idle time of each device before its first backward: the share
+            of its bubble that the forward pass causes (section 1.3.2).
+        backward_idle_per_device: its idle time from then on.
         peak_activation_per_device: in Ma, one micro-batch's activations on 1/D of the model.
         transfers: messages that cross devices, activations and gradients, per iteration.
         lower_bound: no order under this cap finishes earlier (:mod:`bitpipe.schedule.bounds`).
@@ -48,6 +52,8 @@ class Description:
     bubble_per_device: tuple[float, ...]
     forward_idle: float
     backward_idle: float
+    forward_idle_per_device: tuple[float, ...]
+    backward_idle_per_device: tuple[float, ...]
     peak_activation_per_device: tuple[float, ...]
     transfers: int
     lower_bound: float
@@ -62,19 +68,13 @@ def describe(schedule: Schedule, costs: Costs = UNIT) -> Description:
     """
     timeline = evaluate(schedule, costs)
     span = timeline.makespan
-    forward_idle = backward_idle = 0.0
-    bubbles = []
+    forward_idle, backward_idle, bubbles = [], [], []
     for row in by_device(timeline.events, schedule.depth):
-        now = busy = 0.0
-        for event in row:
-            idle = event.start - now
-            if event.action.kind is Kind.F:
-                forward_idle += idle
-            else:
-                backward_idle += idle
-            now = event.end
-            busy += event.end - event.start
-        backward_idle += span - now
+        busy = sum(event.end - event.start for event in row)
+        turn = next((i for i, event in enumerate(row) if event.action.kind is not Kind.F), len(row))
+        first_backward = row[turn].start if turn < len(row) else span
+        forward_idle.append(first_backward - sum(event.end - event.start for event in row[:turn]))
+        backward_idle.append(span - busy - forward_idle[-1])
         bubbles.append(1.0 - busy / span)
     bound = schedule_bound(schedule)
     return Description(
@@ -89,8 +89,10 @@ def describe(schedule: Schedule, costs: Costs = UNIT) -> Description:
         makespan=span,
         bubble_ratio=timeline.bubble_ratio,
         bubble_per_device=tuple(bubbles),
-        forward_idle=forward_idle / schedule.depth,
-        backward_idle=backward_idle / schedule.depth,
+        forward_idle=sum(forward_idle) / schedule.depth,
+        backward_idle=sum(backward_idle) / schedule.depth,
+        forward_idle_per_device=tuple(forward_idle),
+        backward_idle_per_device=tuple(backward_idle),
         peak_activation_per_device=peak_activations(schedule),
         transfers=count_transfers(schedule),
         lower_bound=bound,
@@ -104,7 +106,7 @@ def count_transfers(schedule: Schedule) -> int:
     The V placement needs 2N·v(D−1), the cyclic one 2N(vD−1): its turns cross devices, too.
     """
     table = schedule.placement.table
-    crossing = [sum(a != b for a, b in zip(row, row[1:], strict=False)) for row in table]
+    crossing = [sum(a != b for a, b in pairwise(row)) for row in table]
     forwards = [0] * len(table)
     for order in schedule.orders:
         for action in order:
