@@ -1,0 +1,193 @@
+"""``python -m bitpipe.schedule show METHOD …`` and ``list``: print, draw or export a schedule."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from bitpipe.errors import InputError
+from bitpipe.schedule.errors import ProgramError
+from bitpipe.schedule.placement import PLACEMENTS
+from bitpipe.schedule.spec import ScheduleSpec
+
+if TYPE_CHECKING:
+    from bitpipe.schedule import Description, Schedule
+
+EXAMPLES = """\
+examples:
+  python -m bitpipe.schedule show bitpipe --depth 4 --micro-batches 8 --early-forward
+  python -m bitpipe.schedule show chimera --depth 8 --micro-batches 8 --json
+  python -m bitpipe.schedule show bitpipe --depth 4 --micro-batches 4 --out bitpipe.html
+  python -m bitpipe.schedule list
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse without its usage text: bad input is one line and exit status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message} (see --help)", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0, or 2 for bad input."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return _list(arguments) if arguments.command == "list" else _show(arguments)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except ProgramError as error:  # a schedule of the user's own: the reason, and the place in its grid
+        print(error, file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # The reader (head, a pager) has seen enough; keep the interpreter from flushing into it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m bitpipe.schedule",
+        description="Print, draw or export schedules. A stage's forward takes 1, its backward 2.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{show,list}")
+    show = commands.add_parser("show", help="generate one schedule and show it")
+    show.add_argument("method", help="a name from 'list', or file:PATH or module:function for your own")
+    show.add_argument("--depth", "-D", type=int, required=True, metavar="D", help="devices of the pipeline")
+    show.add_argument("--micro-batches", "-N", type=int, required=True, metavar="N", help="per iteration")
+    show.add_argument("--chunks", type=int, metavar="V", help="chunks per device and direction")
+    show.add_argument("--cap", type=int, metavar="CHUNKS", help="most chunks of activations on a device")
+    show.add_argument("--early-forward", action="store_true", help="the cap that removes middle bubbles")
+    show.add_argument(
+        "--placement", metavar="NAME", help=f"{', '.join(PLACEMENTS)}; default: the method's own"
+    )
+    show.add_argument("--split-backward", action="store_true", help="input and weight gradient apart")
+    show.add_argument("--pad", action="store_true", help="empty micro-batches up to a multiple of D")
+    show.add_argument("--json", action="store_true", help="print figures as JSON, no timeline")
+    show.add_argument(
+        "--out", type=Path, metavar="FILE", help="draw to .svg .pdf .png .html, or .json (trace)"
+    )
+    show.add_argument("--width", type=int, metavar="COLUMNS", help="of the timeline; default: the terminal's")
+    listing = commands.add_parser("list", help="the methods and what each needs")
+    listing.add_argument("--json", action="store_true", help="as JSON")
+    return parser
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from bitpipe.draw import Panel, check_suffix, write
+    from bitpipe.schedule import describe, evaluate, generate
+
+    if arguments.out is not None:
+        check_suffix(arguments.out)
+    spec = ScheduleSpec(
+        method=arguments.method,
+        depth=arguments.depth,
+        micro_batches=arguments.micro_batches,
+        chunks=arguments.chunks,
+        placement=arguments.placement,
+        cap=arguments.cap,
+        early_forward=arguments.early_forward,
+        split_backward=arguments.split_backward,
+        pad=arguments.pad,
+    )
+    schedule = generate(spec)
+    figures = describe(schedule)
+    panel = Panel(timeline=evaluate(schedule), placement=schedule.placement, title=_title(schedule))
+    if arguments.out is not None:
+        write([panel], arguments.out)
+    if arguments.json:
+        print(json.dumps(asdict(figures), allow_nan=False))
+        return 0
+    from bitpipe.draw.text import NARROWEST, draw_text
+
+    width = arguments.width or max(NARROWEST, shutil.get_terminal_size((100, 24)).columns)
+    print(panel.title, draw_text(panel, width), "", *_lines(figures), sep="\n")
+    if arguments.out is not None:
+        print(f"\nwritten: {arguments.out}")
+    return 0
+
+
+def _title(schedule: Schedule) -> str:
+    from bitpipe.schedule import METHODS
+
+    method = METHODS.get(schedule.method)
+    about = [method.title if method else schedule.method]
+    about += [f"D={schedule.depth}", f"N={schedule.micro_batches}", f"v={schedule.chunks}"]
+    about.append(f"{schedule.placement.name} placement")
+    if schedule.cap is not None:
+        about.append(f"cap {schedule.cap} chunks")
+    if schedule.split_backward:
+        about.append("split backward")
+    return ", ".join(about)
+
+
+def _lines(figures: Description) -> list[str]:
+    """The figures for people: name, value, unit."""
+    peaks = figures.peak_activation_per_device
+    per_device = " ".join(f"{peak:g}" for peak in peaks)
+    bubbles = " ".join(f"{100 * share:.3g}" for share in figures.bubble_per_device)
+    bound = f"{figures.lower_bound:.6g}"
+    gap = figures.distance_to_bound
+    bound += ", met" if gap < 1e-9 else f", {gap:.6g} below the makespan"
+    return [
+        f"makespan          {figures.makespan:.6g} (a stage's forward is 1, its backward 2)",
+        f"lower bound       {bound}",
+        f"bubble ratio      {100 * figures.bubble_ratio:.4g} %  (per device, %: {bubbles})",
+        f"idle              {figures.forward_idle:.4g} before forwards, "
+        f"{figures.backward_idle:.4g} before and after backwards (mean over devices)",
+        f"peak activations  {min(peaks):g} to {max(peaks):g} Ma  (per device: {per_device})",
+        f"transfers         {figures.transfers} messages across devices, activations and gradients",
+    ]
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from bitpipe.schedule import METHODS
+
+    rows = [
+        {
+            "method": method.name,
+            "title": method.title,
+            "what": method.description,
+            "placements": list(method.placements),
+            "chunks": method.chunks,
+            "any_chunks": method.any_chunks,
+            "cap": method.tunable_cap,
+            "needs": method.needs,
+        }
+        for method in METHODS.values()
+    ]
+    if arguments.json:
+        print(json.dumps(rows))
+        return 0
+    head = ("method", "placement", "chunks", "cap", "needs", "what it is")
+    lines = [head] + [
+        (
+            str(row["method"]),
+            ", ".join(method.placements),
+            f"{method.chunks}, any" if method.any_chunks else str(method.chunks),
+            "tunable" if method.tunable_cap else "fixed",
+            method.needs or "nothing",
+            f"{method.title}: {method.description}",
+        )
+        for row, method in zip(rows, METHODS.values(), strict=True)
+    ]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head) - 1)]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)).rstrip())
+    print("\nThe first placement is the method's own. Your own: file:PATH (action text) or module:function.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
