@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import sys
 
 from rich.console import Console
 
 from analysis.grid import to_terminal
-from analysis.output import write
+from analysis.output import write, write_text
 from analysis.registry import Artefact, artefacts
 from analysis.results import NoResults, Results
 
 # A tidy table without a layout of its own that is longer than this is written, not printed.
 LONG = 40
+FEW = 5
 
 
-def one(artefact: Artefact, root: Path) -> int:
+def one(artefact: Artefact, results: Results) -> int:
     """Draw one artefact and print its tables; 0 if it was drawn.
 
     Raises:
         NoResults: its records are not there.
     """
-    results = Results(root)
     _draw(artefact, results, _console(), verbose=True)
+    _name_problems(results)
     return 0
 
 
-def every(root: Path) -> int:
+def every(results: Results) -> int:
     """Draw all; artefacts without records are named. 0 if at least one was drawn."""
-    results = Results(root)
     console = _console()
     drawn = 0
     for artefact in artefacts().values():
@@ -37,7 +37,19 @@ def every(root: Path) -> int:
             drawn += 1
         except NoResults as error:
             console.print(f"{artefact.id}: {error}", highlight=False, markup=False)
+    _name_problems(results)
     return 0 if drawn else 1
+
+
+def _name_problems(results: Results) -> None:
+    """Name what was left out: the first few on the terminal, all of it in a file."""
+    problems = results.loaded.problems
+    if problems.empty:
+        return
+    lines = [f"left out: {row.path}: {row.problem}" for row in problems.head(FEW).itertuples()]
+    path = write_text(results.root / "tables" / "left_out.csv", problems.to_csv(index=False))
+    lines.append(f"{len(problems)} losses in all, listed in {path}")
+    print("\n".join(lines), file=sys.stderr)
 
 
 def _console() -> Console:

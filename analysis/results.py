@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.load import Loaded, load
-from bitpipe.errors import InputError
+from analysis.load import Loaded, load, load_offline, load_online
+from bitpipe.errors import InputError, choose
+
+SOURCES = ("records", "wandb-offline", "wandb:ENTITY/PROJECT")
 
 
 class NoResults(InputError):
     """There are no records to draw from; the message names the command that makes them."""
 
     def __init__(self, root: Path, id: str) -> None:
+        self.root, self.id = root, id
         super().__init__(
             "results",
             root,
@@ -24,7 +27,7 @@ class NoResults(InputError):
         )
 
     def __reduce__(self) -> tuple[type, tuple[Path, str]]:  # type: ignore[override]
-        return type(self), (self.value, self.allowed.split()[-1])  # type: ignore[return-value]
+        return type(self), (self.root, self.id)
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,22 @@ class Results:
     """Everything below one results folder, read once.
 
     Attributes:
-        root: the folder, usually ``results``.
+        root: the folder, usually ``results``: read from and written to.
+        source: ``records``; ``wandb-offline``: the offline files below ``root``; or
+            ``wandb:ENTITY/PROJECT``: the wandb API.
     """
 
     root: Path
+    source: str = "records"
 
     @cached_property
     def loaded(self) -> Loaded:
         """All frames and every problem that was met on the way."""
-        return load(self.root)
+        kind, _, project = self.source.partition(":")
+        if kind == "wandb" and project:
+            return load_online(project)
+        choose("source", self.source, SOURCES)
+        return load_offline(self.root) if self.source == "wandb-offline" else load(self.root)
 
     @property
     def cells(self) -> pd.DataFrame:
@@ -51,7 +61,7 @@ class Results:
         """The cells of an experiment: one row per point and origin, missing ones included.
 
         Columns are those of :attr:`cells`, plus the experiment's labels, each in a column of
-        its own, plus ``set``: the block of equal settings (model, cluster, precision, …) a row belongs to.
+        its own.
 
         Raises:
             NoResults: no sweep of it lies below :attr:`root`.

@@ -5,5 +5,6 @@ out; it is never fatal and never silent.
 """
 
 from analysis.load.loading import Loaded, load
+from analysis.load.wandb_runs import load_offline, load_online
 
-__all__ = ["Loaded", "load"]
+__all__ = ["Loaded", "load", "load_offline", "load_online"]

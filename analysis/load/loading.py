@@ -2,88 +2,140 @@
 
 from __future__ import annotations
 
-import json
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis.load.records import cell_row, device_rows
-from analysis.load.schema import CELLS, DEVICES, PROBLEMS, conform
-from experiments.record import FINISHED, RecordError
-from experiments.store import read_record
+from analysis.load.cache import Cache
+from analysis.load.rank_logs import read_rank_log
+from analysis.load.reading import Reading
+from analysis.load.records import cell_row, device_rows, read_record
+from analysis.load.schema import CELLS, DEVICES, PROBLEMS, STEPS, conform
+from analysis.load.sweeps import experiment_rows, read_sweeps
+from experiments.record import FINISHED
+
+RUNNING_S = 120.0  # a log written in the last two minutes belongs to a run that still runs
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Loaded:
     """Frames of :mod:`analysis.load.schema`.
 
     Attributes:
-        cells: every cell once: its newest finished attempt, else its newest.
-        devices: one row per attempt and rank, with every per-device vector of the record.
-        problems: every file that was left out, and why.
-        sweeps: one row per experiment, sweep and cell asked for, newest sweep first.
+        readings: per path (relative to the results folder, or a run's address) what was read:
+            documents are records.
+        sweeps: one row per experiment, sweep and cell asked for, newest sweep first; without
+            manifests (wandb) what the records themselves say.
+        source: ``records``, ``wandb-offline`` or ``wandb-online``.
+        logs: per path, the step rows of logs that are not in ``readings``.
+        unfinished: cell → (path, state) for attempts that left no record.
+        found: problems met besides those of ``readings`` and ``logs``.
     """
 
-    cells: pd.DataFrame
-    devices: pd.DataFrame
-    problems: pd.DataFrame
+    readings: Mapping[str, Reading]
     sweeps: pd.DataFrame
+    source: str
+    root: Path | None = None
+    unfinished: Mapping[str, tuple[str, str]] | None = None
+    found: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """Every cell once: its newest finished attempt, else its newest."""
+        rows = [
+            {**cell_row(reading.document), "source": self.source, "path": path}
+            for path, reading in self.readings.items()
+            if reading.document is not None
+        ]
+        cells = conform(pd.DataFrame(rows), CELLS)
+        finished = cells["status"].isin([status.value for status in FINISHED])
+        cells = cells.assign(finished=finished).sort_values(["cell", "finished", "attempt"])
+        cells = cells.drop_duplicates("cell", keep="last").drop(columns="finished")
+        return cells.reset_index(drop=True)
+
+    @cached_property
+    def devices(self) -> pd.DataFrame:
+        """One row per attempt and rank, with every per-device vector of the record."""
+        documents = (reading.document for reading in self.readings.values())
+        rows = [row for document in documents if document for row in device_rows(document)]
+        return conform(pd.DataFrame(rows), DEVICES, extra=True)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """One row per attempt, rank and step, with all that was logged."""
+        frames = []
+        for path, reading in {**self.readings, **self.logs}.items():
+            if reading.steps.empty:
+                continue
+            where = _place(path, reading.document)
+            frames.append(reading.steps.assign(**{key: where[key] for key in where}))
+        if not frames:
+            return conform(pd.DataFrame(), STEPS)
+        return conform(pd.concat(frames, ignore_index=True), STEPS, extra=True)
+
+    @cached_property
+    def logs(self) -> Mapping[str, Reading]:
+        """The rank logs of a results folder; nothing for wandb, whose files hold their steps."""
+        if self.source != "records" or self.root is None:
+            return {}
+        paths = sorted(self.root.glob("cells/*/a*/rank*.jsonl"))
+        return Cache(self.root, "ranks").read(paths, read_rank_log)
+
+    @property
+    def problems(self) -> pd.DataFrame:
+        """Every file or part that was left out, and why (rank logs once :attr:`steps` were asked for)."""
+        readings = dict(self.readings)
+        if "logs" in self.__dict__:
+            readings |= self.logs
+        rows = [(path, problem) for path, reading in readings.items() for problem in reading.problems]
+        rows += self.found
+        rows += [(path, f"no record: {state}") for path, state in (self.unfinished or {}).values()]
+        return conform(pd.DataFrame(rows, columns=list(PROBLEMS)), PROBLEMS)
 
     def experiment(self, id: str) -> pd.DataFrame:
         """The cells of an experiment; see :meth:`analysis.results.Results.experiment`."""
-        asked = self.sweeps[self.sweeps["experiment"] == id]
-        cells = self.cells.drop(columns=["labels", "experiment"])
-        rows = asked.merge(cells, on="cell", how="left", suffixes=("_label", ""))
-        for name in [name for name in rows if f"{name}_label" in rows]:  # a label names a known fact
-            rows[name] = rows[name].fillna(rows.pop(f"{name}_label"))
-        rows["status"] = rows["status"].fillna("missing")
+        rows = experiment_rows(self.sweeps, self.cells, id)
+        for cell, (_, state) in (self.unfinished or {}).items():
+            if rows.empty:
+                break
+            rows.loc[(rows["cell"] == cell) & (rows["status"] == "missing"), "status"] = state
         return rows
 
 
 def load(root: Path) -> Loaded:
-    """Read everything below ``root``."""
-    problems: list[dict[str, str]] = []
-    rows: list[dict[str, Any]] = []
-    devices: list[dict[str, Any]] = []
-    for path in sorted(root.glob("cells/*/a*/record.json")):
-        name = str(path.relative_to(root))
-        try:
-            record = read_record(path)
-        except (OSError, RecordError) as error:
-            problems.append({"path": name, "problem": f"skipped: {error}"})
-            continue
-        rows.append({**cell_row(record), "source": "records", "path": name})
-        devices.extend(device_rows(record))
-    cells = conform(pd.DataFrame(rows), CELLS)
-    finished = cells["status"].isin([status.value for status in FINISHED])
-    cells = cells.assign(finished=finished).sort_values(["cell", "finished", "attempt"])
-    cells = cells.drop_duplicates("cell", keep="last").drop(columns="finished")
+    """Read the records below ``root``."""
+    readings = Cache(root, "records").read(sorted(root.glob("cells/*/a*/record.json")), read_record)
+    sweeps, problems = read_sweeps(root)
     return Loaded(
-        cells=cells.reset_index(drop=True),
-        devices=conform(pd.DataFrame(devices), DEVICES, extra=True),
-        problems=conform(pd.DataFrame(problems), PROBLEMS),
-        sweeps=_sweeps(root, problems),
+        readings=readings,
+        sweeps=sweeps,
+        source="records",
+        root=root,
+        unfinished=_unfinished(root, readings),
+        found=tuple(problems),
     )
 
 
-def _sweeps(root: Path, problems: list[dict[str, str]]) -> pd.DataFrame:
-    rows: list[dict[str, Any]] = []
-    for path in sorted(root.glob("sweeps/*/*.json"), reverse=True):
-        try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-            for cell in manifest["cells"]:
-                rows.append(
-                    {
-                        "experiment": path.parent.name,
-                        "sweep": path.stem,
-                        "cell": cell["cell"],
-                        **cell["labels"],
-                    }
-                )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            problems.append(
-                {"path": str(path.relative_to(root)), "problem": f"no sweep manifest, skipped: {error!r}"}
-            )
-    return pd.DataFrame(rows, columns=None if rows else ["experiment", "sweep", "cell"])
+def _unfinished(root: Path, readings: Iterable[str]) -> dict[str, tuple[str, str]]:
+    known = {str(Path(path).parent) for path in readings}
+    found = {}
+    for folder in sorted(root.glob("cells/*/a*")):
+        name = str(folder.relative_to(root))
+        if name in known or not folder.is_dir():
+            continue
+        newest = max((path.stat().st_mtime for path in [folder, *folder.iterdir()]), default=0.0)
+        state = "running" if time.time() - newest < RUNNING_S else "crashed"
+        found[folder.parent.name] = (name, state)
+    return found
+
+
+def _place(path: str, document: Mapping[str, Any] | None) -> dict[str, Any]:
+    if document is not None:
+        return {"cell": document["cell"], "attempt": document["attempt"]}
+    _, cell, attempt, name = Path(path).parts[-4:]
+    return {"cell": cell, "attempt": int(attempt[1:]), "rank": int(name.removeprefix("rank").split(".")[0])}

@@ -1,13 +1,15 @@
-"""Records to rows of the frames."""
+"""Records (the documents of :mod:`experiments.record`) to rows of the frames."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from experiments.record import Record
+from analysis.load.reading import Reading
+from experiments.record import RecordError, check
 
 # Axes along which experiments compare. All other settings make up a row's context: two cells
 # are only compared where those are equal.
@@ -15,21 +17,21 @@ SCHEDULE = ("method", "placement", "depth", "micro_batches", "chunks", "cap")
 AXES = frozenset({"schedule", "width", "micro_batch_size", "sync", "layout"})
 
 
-def cell_row(record: Record) -> dict[str, Any]:
+def cell_row(record: Mapping[str, Any]) -> dict[str, Any]:
     """One row of :data:`analysis.load.schema.CELLS`, without its source."""
-    identity = record.identity
+    identity = record["identity"]
     job = identity["job"]
     schedule = job["schedule"]
-    metrics = record.metrics
-    peaks = [peak for peak in record.devices.get("peak_memory_bytes", ()) if peak is not None]
+    metrics = record["metrics"]
+    peaks = [peak for peak in record["devices"].get("peak_memory_bytes", ()) if peak is not None]
     low, high = throughput_interval(metrics, job["measured"])
     return {
-        "cell": record.cell,
-        "attempt": record.attempt,
-        "experiment": record.experiment,
-        "status": record.status.value,
-        "reason": record.cause.message if record.cause else None,
-        "origin": record.origin.value,
+        "cell": record["cell"],
+        "attempt": record["attempt"],
+        "experiment": record["experiment"],
+        "status": record["status"],
+        "reason": (record["cause"] or {}).get("message"),
+        "origin": record["origin"],
         "backend": identity["backend"],
         **{
             key: schedule.get(key)
@@ -55,12 +57,12 @@ def cell_row(record: Record) -> dict[str, Any]:
         "bubble_ratio": metrics.get("bubble_ratio"),
         "peak_memory_bytes": max(peaks, default=None),
         "loss": next(iter(reversed(metrics.get("losses") or [])), None),
-        "revision": record.provenance["revision"],
-        "dirty": record.provenance["dirty"],
-        "host": ",".join(record.provenance["hosts"]),
-        "started": record.started,
+        "revision": record["provenance"]["revision"],
+        "dirty": record["provenance"]["dirty"],
+        "host": ",".join(record["provenance"]["hosts"]),
+        "started": record["started"],
         "context": context(identity),
-        "labels": dict(record.labels),
+        "labels": dict(record["labels"]),
         "metrics": dict(metrics),
     }
 
@@ -74,13 +76,13 @@ def throughput_interval(metrics: Mapping[str, Any], measured: int) -> tuple[floa
     return batch / max(times), batch / min(times)
 
 
-def device_rows(record: Record) -> list[dict[str, Any]]:
+def device_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row of :data:`analysis.load.schema.DEVICES` per global rank."""
-    length = max((len(values) for values in record.devices.values()), default=0)
+    vectors = record["devices"]
     return [
-        {"cell": record.cell, "attempt": record.attempt, "rank": rank}
-        | {name: values[rank] for name, values in record.devices.items() if rank < len(values)}
-        for rank in range(length)
+        {"cell": record["cell"], "attempt": record["attempt"], "rank": rank}
+        | {name: values[rank] for name, values in vectors.items() if rank < len(values)}
+        for rank in range(max(map(len, vectors.values()), default=0))
     ]
 
 
@@ -90,3 +92,21 @@ def context(identity: Mapping[str, Any]) -> str:
     rest["job"] = {key: value for key, value in identity["job"].items() if key not in AXES}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def read_record(path: Path) -> Reading:
+    """Read one record file; never raises for what the file holds."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(document, dict):
+            raise RecordError("not a record")
+        check(document)
+    except OSError as error:
+        return Reading(problems=[f"not readable, skipped: {error.strerror}"])
+    except UnicodeDecodeError:
+        return Reading(problems=["not text, skipped"])
+    except json.JSONDecodeError as error:
+        return Reading(problems=[f"not JSON, skipped: {error}" if error.doc else "empty file, skipped"])
+    except (RecordError, RecursionError) as error:
+        return Reading(problems=[f"skipped: {str(error).splitlines()[0]}"])
+    return Reading(document=document)

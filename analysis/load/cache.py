@@ -1,0 +1,87 @@
+"""Readings of files that have not changed, from two Parquet files.
+
+Keyed by path, size and modification time. One pair of files for a whole folder, not one per
+run: hundreds of runs then load in a fraction of a second. A cache that cannot be read or
+written is as good as none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.load.reading import Reading
+
+VERSION = 1  # of what readers make of a file; a change empties every cache
+_KEY = ["path", "size", "mtime_ns"]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Readings of the files below ``root``, kept in ``<root>/.cache/<name>-*.parquet``."""
+
+    root: Path
+    name: str
+
+    def read(self, paths: Iterable[Path], reader: Callable[[Path], Reading]) -> dict[str, Reading]:
+        """Read every file, from the cache where its size and time are unchanged.
+
+        Returns:
+            per path relative to the root its reading; in the order of ``paths``.
+        """
+        keys = {}
+        for path in paths:
+            stat = path.stat()
+            keys[str(path.relative_to(self.root))] = (stat.st_size, stat.st_mtime_ns)
+        known = self._load(keys)
+        fresh = {name: reader(self.root / name) for name in keys if name not in known}
+        readings = {name: known[name] if name in known else fresh[name] for name in keys}
+        if fresh:
+            self._save(keys, readings)
+        return readings
+
+    @property
+    def _files(self) -> tuple[Path, Path]:
+        stem = f"{self.name}-{VERSION}"
+        folder = self.root / ".cache"
+        return folder / f"{stem}-documents.parquet", folder / f"{stem}-steps.parquet"
+
+    def _load(self, keys: dict[str, tuple[int, int]]) -> dict[str, Reading]:
+        try:
+            documents, steps = (pd.read_parquet(path) for path in self._files)
+            groups = {str(path): rows for path, rows in steps.groupby("path", sort=False)}
+            rows = list(documents.itertuples(index=False, name=None))
+        except Exception:  # absent, torn or foreign: whatever pyarrow makes of it, read afresh
+            return {}
+        known = {}
+        for path, size, mtime_ns, document, problems in rows:
+            if keys.get(path) == (size, mtime_ns):
+                own = groups.get(path, pd.DataFrame()).drop(columns="path", errors="ignore")
+                known[path] = Reading(
+                    document=json.loads(document),
+                    steps=own.dropna(axis="columns", how="all").reset_index(drop=True),
+                    problems=json.loads(problems),
+                )
+        return known
+
+    def _save(self, keys: dict[str, tuple[int, int]], readings: dict[str, Reading]) -> None:
+        rows = [
+            (name, *keys[name], json.dumps(reading.document), json.dumps(reading.problems))
+            for name, reading in readings.items()
+        ]
+        documents = pd.DataFrame(rows, columns=[*_KEY, "document", "problems"])
+        tables = [reading.steps.assign(path=name) for name, reading in readings.items() if len(reading.steps)]
+        steps = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame({"path": []})
+        try:
+            for frame, path in zip((documents, steps), self._files, strict=True):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                half = path.with_name(f".{path.name}.{os.getpid()}")
+                frame.to_parquet(half, index=False)
+                half.replace(path)
+        except OSError:
+            return

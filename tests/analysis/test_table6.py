@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from result_folders import BERT, TINY, VARIANTS, Folder, make_cell, make_record
+
+from analysis.__main__ import main
+from bitpipe.origin import Origin
+from experiments.record import Status
+
+Capture = pytest.CaptureFixture[str]
+
+
+def run(folder: Folder, *more: str) -> int:
+    return main(["table6_ablation", "--results", str(folder.root), *more])
+
+
+def table(folder: Folder) -> pd.DataFrame:
+    return pd.read_csv(folder.root / "tables" / "table6_ablation.csv")
+
+
+def test_one_row_per_cell_and_origin_with_the_papers_beside(table6: Folder) -> None:
+    assert run(table6) == 0
+    frame = table(table6)
+    assert frame.groupby("origin").size().to_dict() == {"paper": 24, "simulated": 24, "virtual": 24}
+    simulated = frame[frame["origin"] == "simulated"]
+    assert simulated["error_percent"].to_numpy() == pytest.approx(-1.0)
+    first = ["depth", "global_batch", "variant", "origin", "samples_per_s", "paper_samples_per_s"]
+    assert list(frame.columns[:8]) == [*first, "error_percent", "status"]
+
+
+def test_a_tiny_virtual_model_is_compared_by_ratios_only(table6: Folder) -> None:
+    run(table6)
+    virtual = table(table6).query("origin == 'virtual'")
+    assert virtual["paper_samples_per_s"].isna().all()
+    assert virtual["error_percent"].isna().all()
+    assert virtual["ratio_error_percent"].abs().max() < 1e-6
+    assert "compare their ratios" in (table6.root / "tables" / "table6_ablation.md").read_text()
+
+
+def test_markdown_is_laid_out_like_the_paper(table6: Folder) -> None:
+    run(table6)
+    lines = (table6.root / "tables" / "table6_ablation.md").read_text().splitlines()
+    assert "| D | B̂ | w/o V | w/o E | w/o M | BitPipe | best | remarks |" in lines
+    paper = lines[lines.index("| *paper* |  |  |  |  |  |  |  |") + 6]
+    assert paper == "| 16 | 256 | 55.96 | <u>57.05</u> | 55.23 | **57.44** | BitPipe |  |"
+    simulated = [line for line in lines if "uncalibrated" in line]
+    assert len(simulated) == 2
+    assert all(line.startswith("| 16 ") for line in simulated)
+
+
+def test_overlapping_intervals_are_undecided(folder: Folder) -> None:
+    full, without_v = (make_cell(Origin.VIRTUAL, variant=name, model=BERT) for name in ("full", "without_v"))
+    folder.add(
+        make_record(full, times=[1, 1, 1, 1.00, 1.02]), make_record(without_v, times=[1, 1, 1, 1.01, 1.03])
+    )
+    folder.sweep("table6_ablation", [full, without_v])
+    run(folder)
+    verdicts = table(folder).query("origin == 'virtual'")["verdict"].unique()
+    assert list(verdicts) == ["undecided: without_v, full"]
+
+
+def test_failed_oom_and_missing_cells_are_shown_as_such(folder: Folder, capsys: Capture) -> None:
+    cells = {name: make_cell(variant=name) for name in VARIANTS}
+    folder.add(make_record(cells["full"], 19.0))
+    folder.add(make_record(cells["without_v"], status=Status.OOM))
+    folder.add(make_record(cells["without_e"], status=Status.FAILED))
+    folder.sweep("table6_ablation", cells.values())
+    assert run(folder) == 0
+    frame = table(folder).query("origin == 'simulated'").set_index("variant")
+    assert frame["status"].to_dict() == {
+        "without_v": "oom",
+        "without_e": "failed",
+        "without_m": "missing",
+        "full": "ok",
+    }
+    printed = capsys.readouterr().out
+    assert "1 of 4 cells are oom: does not fit" in printed
+    assert "1 of 4 cells are missing" in printed
+
+
+def test_mixed_and_dirty_revisions_are_named(folder: Folder, capsys: Capture) -> None:
+    full, without_v = make_cell(), make_cell(variant="without_v")
+    folder.add(
+        make_record(full, 19.0, revision="a" * 40),
+        make_record(without_v, 18.0, revision="b" * 40, dirty=True),
+    )
+    folder.sweep("table6_ablation", [full, without_v])
+    run(folder)
+    printed = capsys.readouterr().out
+    assert "simulated: cells of 2 revisions (aaaaaaaaaa, bbbbbbbbbb)" in printed
+    assert "1 of 2 cells ran from a working tree with changes" in printed
+
+
+def test_another_models_sweep_replaces_the_older_one_and_a_partial_sweep_completes_it(folder: Folder) -> None:
+    old = make_cell(model=TINY)
+    first, second = make_cell(), make_cell(variant="without_v")
+    folder.add(make_record(old, 5.0), make_record(first, 19.0), make_record(second, 18.0))
+    folder.sweep("table6_ablation", [old], stamp="20260101-000000")
+    folder.sweep("table6_ablation", [first], stamp="20260102-000000")
+    folder.sweep("table6_ablation", [second], stamp="20260103-000000")
+    run(folder)
+    frame = table(folder).query("origin == 'simulated'")
+    assert set(frame["cell"]) == {first.id, second.id}
+
+
+def test_without_results_one_clear_line_and_a_failing_exit(folder: Folder, capsys: Capture) -> None:
+    assert run(folder) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.count("\n") == 0
+    assert "holds no record of table6_ablation" in error
+    assert "python run.py +experiment=table6_ablation -m" in error
+
+
+def test_an_unknown_table_names_the_nearest(capsys: Capture) -> None:
+    assert main(["table6_ablatoin"]) == 2
+    assert "did you mean table6_ablation?" in capsys.readouterr().err
+
+
+def test_every_format_is_written_and_a_second_rendering_gives_the_same_bytes(table6: Folder) -> None:
+    def files() -> dict[str, bytes]:
+        paths = [*table6.root.glob("tables/*"), *table6.root.glob("figures/*")]
+        return {path.name: path.read_bytes() for path in paths}
+
+    run(table6)
+    first = files()
+    kinds = {(name.split(".")[0], name.split(".")[1]) for name in first}
+    for stem in ("table6_ablation", "table6_ablation_memory"):
+        assert {suffix for name, suffix in kinds if name == stem} == {"csv", "md", "tex", "pdf", "png", "svg"}
+    run(table6)
+    assert files() == first
