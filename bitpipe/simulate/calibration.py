@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from bitpipe.errors import InputError
@@ -13,7 +13,7 @@ PARAMETERS = (
     "op_overhead",
     "optimizer_bytes",
     "all_reduce_efficiency",
-    "cross_node_overhead",
+    "p2p_inter_efficiency",
 )
 """What :mod:`bitpipe.simulate.fit` may fit; all else comes from cluster and model."""
 
@@ -28,14 +28,15 @@ class Calibration:
     Attributes:
         name: the name of its file.
         device: name of the device whose measurements it was fitted to.
-        compute_efficiency: sustained share of peak FLOP/s in forward and backward.
+        compute_efficiency: sustained share of peak FLOP/s in the transformer layers.
+        head_efficiency: the same in the LM head, one large matrix product and the loss.
         op_overhead: seconds that every forward or backward of a chunk takes besides its FLOPs.
         optimizer_bytes: memory traffic of the optimizer step per resident parameter, bytes.
         all_reduce_efficiency: share of the cluster's intra-node all-reduce bandwidth reached.
-        cross_node_overhead: seconds more per forward or backward where a pipeline group spans
-            nodes; None if no measurement across nodes was available, and then counted as 0 and
-            every such prediction marked as not calibrated.
-        gradient_bytes: bytes per parameter in the gradient all-reduce.
+        p2p_inter_efficiency: share of the cluster's P2P bandwidth between nodes reached; None if
+            no measurement across nodes was available: then it counts as 1, and predictions that
+            use more than one node are marked as not calibrated.
+        gradient_bytes: bytes per parameter in the gradient all-reduce of half-precision training.
         fitted: which of :data:`PARAMETERS` were fitted, the others being assumed.
         cells: what they were fitted to.
         sources: where each value comes from.
@@ -44,10 +45,11 @@ class Calibration:
     name: str
     device: str
     compute_efficiency: float
+    head_efficiency: float
     op_overhead: float
     optimizer_bytes: float
     all_reduce_efficiency: float = 1.0
-    cross_node_overhead: float | None = None
+    p2p_inter_efficiency: float | None = None
     gradient_bytes: float = 2.0
     fitted: tuple[str, ...] = ()
     cells: str = ""
@@ -65,10 +67,17 @@ class Calibration:
         for key in values:
             if key not in known:
                 raise InputError(f"calibration.{key}", values[key], f"allowed are {', '.join(sorted(known))}")
-        for key in ("name", "device", "compute_efficiency", "op_overhead", "optimizer_bytes"):
+        for key in (
+            "name",
+            "device",
+            "compute_efficiency",
+            "head_efficiency",
+            "op_overhead",
+            "optimizer_bytes",
+        ):
             if key not in values:
                 raise InputError(f"calibration.{key}", "missing", "every calibration must give it")
-        for key in (*PARAMETERS, "gradient_bytes"):
+        for key in (*PARAMETERS, "head_efficiency", "gradient_bytes"):
             if values.get(key) is None:
                 continue
             try:

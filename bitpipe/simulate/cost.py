@@ -1,0 +1,157 @@
+"""The cost model: seconds and bytes of every action of a job on a calibrated cluster.
+
+A forward takes its FLOPs over the sustained rate plus a fixed overhead, a backward twice the
+FLOPs, half of a split backward as much as a forward. The optimizer step is bound by memory
+bandwidth: it takes time in proportion to the parameters that are resident, so methods with two
+replicas of the weights pay twice (section 2.2.3). Transfers cost what
+:mod:`bitpipe.cluster.links` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from bitpipe.cluster import Cluster, Link, Links, RankLayout
+from bitpipe.errors import InputError
+from bitpipe.job import Job
+from bitpipe.models import arithmetic, partition
+from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.placement import Placement
+from bitpipe.schedule.schedule import Schedule
+from bitpipe.simulate.calibration import Calibration
+from bitpipe.simulate.programs import schedule_of
+
+FORWARDS_WORTH = {Kind.F: 1.0, Kind.B: 2.0, Kind.I: 1.0, Kind.W: 1.0}
+ELEMENT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
+RATE_OF_HALF = {"fp16": 1.0, "bf16": 1.0, "fp32": 1 / 2, "fp64": 1 / 16}
+"""Tensor-core rates of the A100 and its kin against half precision (fp32 as TF32)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostModel:
+    """What the actions of ``job`` cost on ``cluster`` according to ``calibration``.
+
+    Raises:
+        InputError: the job needs more devices than the cluster has.
+    """
+
+    job: Job
+    cluster: Cluster
+    calibration: Calibration
+
+    def __post_init__(self) -> None:
+        if self.job.ranks > self.cluster.size:
+            raise InputError(
+                "width·depth",
+                self.job.ranks,
+                f"cluster {self.cluster.name} has {self.cluster.size} devices",
+            )
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return schedule_of(self.job.schedule)
+
+    @property
+    def placement(self) -> Placement:
+        return self.schedule.placement
+
+    @cached_property
+    def layout(self) -> RankLayout:
+        return RankLayout(
+            name=self.job.layout,
+            width=self.job.width,
+            depth=self.job.schedule.depth,
+            devices_per_node=self.cluster.devices_per_node,
+        )
+
+    @cached_property
+    def links(self) -> Links:
+        """The cluster's links at the calibrated efficiencies."""
+        ring, between = self.cluster.all_reduce_intra, self.cluster.p2p_inter
+        known = self.calibration.p2p_inter_efficiency
+        reached = replace(
+            self.cluster,
+            all_reduce_intra=_scaled(ring, self.calibration.all_reduce_efficiency),
+            p2p_inter=_scaled(between, 1.0 if known is None else known),
+        )
+        return Links.of(reached, self.layout)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the calibration was fitted to such devices, and across nodes if need be."""
+        same = self.cluster.device.name == self.calibration.device
+        return same and (self.layout.nodes == 1 or self.calibration.p2p_inter_efficiency is not None)
+
+    @property
+    def element(self) -> int:
+        """Bytes of an activation."""
+        return ELEMENT_BYTES[self.job.precision]
+
+    @cached_property
+    def forward_seconds(self) -> tuple[float, ...]:
+        """Per stage, what the FLOPs of one forward take."""
+        model, samples, stages = self.job.model, self.job.micro_batch_size, self.placement.stages
+        peak = self.cluster.device.peak_flops * RATE_OF_HALF[self.job.precision]
+        layer = arithmetic.layer_forward_flops(model, samples) / (peak * self.calibration.compute_efficiency)
+        head = arithmetic.head_forward_flops(model, samples) / (peak * self.calibration.head_efficiency)
+        layers = partition(model.layers, stages)
+        return tuple(layer * n + (head if stage == stages - 1 else 0.0) for stage, n in enumerate(layers))
+
+    @cached_property
+    def resident_parameters(self) -> tuple[int, ...]:
+        """Per device of a pipeline group, parameters of every copy it holds."""
+        return tuple(
+            arithmetic.resident_parameters(self.job.model, self.placement, device)
+            for device in range(self.placement.depth)
+        )
+
+    @cached_property
+    def _step_seconds(self) -> tuple[float, ...]:
+        each = self.calibration.optimizer_bytes / self.cluster.device.memory_bandwidth
+        return tuple(parameters * each for parameters in self.resident_parameters)
+
+    def seconds(self, rank: int, action: Action) -> float:
+        """Seconds of a compute action or STEP on a global rank."""
+        if action.kind is Kind.STEP:
+            return self._step_seconds[self.layout.places[rank][1]]
+        if action.micro_batch in self.schedule.empty:
+            return 0.0
+        return self.forward_seconds[action.stage] * FORWARDS_WORTH[action.kind] + self.calibration.op_overhead
+
+    @cached_property
+    def _apart(self) -> bool:
+        """Whether first and last stage hold copies of a tied embedding on different devices."""
+        return self.job.model.tied_embeddings and any(table[0] != table[-1] for table in self.placement.table)
+
+    @cached_property
+    def _boundary_bytes(self) -> int:
+        return arithmetic.boundary_bytes(self.job.model, self.job.micro_batch_size, self.element)
+
+    @cached_property
+    def gradient_bytes(self) -> tuple[float, ...]:
+        """Per stage, bytes of its all-reduce; a tied embedding that lies apart is left to TIE."""
+        model, stages = self.job.model, self.placement.stages
+        counts = [
+            arithmetic.stage_parameters(model, stages, stage, shared=model.tied_embeddings)
+            for stage in range(stages)
+        ]
+        if self._apart:
+            counts[0] -= model.vocabulary * model.hidden
+        return tuple(count * self._gradient_element for count in counts)
+
+    @property
+    def _gradient_element(self) -> float:
+        return self.calibration.gradient_bytes if self.element == arithmetic.HALF else self.element
+
+    def size(self, action: Action) -> float:
+        """Bytes of a SEND, SYNC or TIE; empty micro-batches carry none."""
+        if action.kind is Kind.SYNC:
+            return self.gradient_bytes[action.stage]
+        if action.kind is Kind.TIE:
+            return self.job.model.vocabulary * self.job.model.hidden * self._gradient_element
+        return 0.0 if action.micro_batch in self.schedule.empty else self._boundary_bytes
+
+
+def _scaled(link: Link, efficiency: float) -> Link:
+    return Link(bandwidth=link.bandwidth * efficiency, latency=link.latency)

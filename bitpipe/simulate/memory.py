@@ -1,0 +1,84 @@
+"""Memory per device: what stays, and what a program's forwards and backwards hold in between.
+
+Every resident copy of a parameter takes 18 bytes in mixed-precision training with Adam: fp16
+weight (2), fp32 gradient (4), fp32 weight (4) and two fp32 moments (8). Activations follow the
+program: a forward adds its chunk's, the backward (or, if split, the weight gradient) takes them
+away. Nothing is recomputed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.program import Instruction
+
+PARAMETER_BYTES = {"fp16": 18, "bf16": 18, "fp32": 16, "fp64": 32}
+"""Weight, gradient and optimizer state per resident parameter."""
+GIB = 2**30
+BORDERLINE = 77 / 80
+"""Share of a device's memory above which a prediction says neither yes nor no: what the CUDA
+context, NCCL's buffers and fragmentation take differs between installations."""
+
+
+class Verdict(StrEnum):
+    """Whether a job fits."""
+
+    FITS = "fits"
+    BORDERLINE = "borderline"
+    DOES_NOT_FIT = "does not fit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Bytes on one device at its peak.
+
+    Attributes:
+        parameters: weights, gradients and optimizer state of every resident copy.
+        activations: of the micro-batches in flight, logits excluded.
+        logits: output of the LM head, where it is held at that moment.
+        buffers: receive buffers.
+    """
+
+    parameters: float
+    activations: float
+    logits: float
+    buffers: float
+
+    @property
+    def peak(self) -> float:
+        return self.parameters + self.activations + self.logits + self.buffers
+
+
+def verdict(peak: float, capacity: float) -> Verdict:
+    """Whether ``peak`` bytes fit into ``capacity`` bytes."""
+    if peak > capacity:
+        return Verdict.DOES_NOT_FIT
+    return Verdict.BORDERLINE if peak > BORDERLINE * capacity else Verdict.FITS
+
+
+def in_flight(
+    row: Sequence[Instruction], split: bool, held: Callable[[Action], tuple[float, float]]
+) -> Iterator[tuple[int, float, float]]:
+    """Yield (instruction, activations, logits), in bytes, at every change of what is held.
+
+    Args:
+        row: a device's instructions.
+        split: whether backward is split.
+        held: bytes of activations and of logits between a forward and its release.
+    """
+    activations = logits = 0.0
+    release = Kind.W if split else Kind.B
+    for index, (action, *_) in enumerate(row):
+        if action.kind is Kind.F:
+            sign = 1
+        elif action.kind is release:
+            sign = -1
+        else:
+            continue
+        more, more_logits = held(action)
+        activations += sign * more
+        logits += sign * more_logits
+        yield index, activations, logits

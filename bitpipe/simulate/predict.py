@@ -1,0 +1,221 @@
+"""Predictions: what one training job takes and holds on a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from bitpipe.cluster import Cluster, LinkClass
+from bitpipe.errors import choose
+from bitpipe.job import Job
+from bitpipe.models import arithmetic
+from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.timeline import Timeline
+from bitpipe.simulate.calibration import Calibration
+from bitpipe.simulate.cost import CostModel
+from bitpipe.simulate.engine import Span, Trace, trace
+from bitpipe.simulate.memory import PARAMETER_BYTES, Memory, Verdict, in_flight, verdict
+from bitpipe.simulate.programs import program_of
+
+ATTENTIONS = ("unfused", "fused")
+_TRAFFIC = {
+    Kind.SEND_F: "activation",
+    Kind.SEND_B: "activation_gradient",
+    Kind.SYNC: "gradient_sync",
+    Kind.TIE: "embedding_sync",
+}
+
+
+class Traffic(NamedTuple):
+    """Bytes that all ranks together put on links of one class in one iteration."""
+
+    kind: str
+    link: LinkClass
+    messages: int
+    bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """One iteration of a job, simulated.
+
+    Attributes:
+        costs: the job, the cluster and the calibration.
+        trace: when everything happened.
+    """
+
+    costs: CostModel
+    trace: Trace
+
+    @property
+    def iteration_seconds(self) -> float:
+        return self.trace.makespan
+
+    @property
+    def samples_per_s(self) -> float:
+        """B̂ over the iteration's seconds."""
+        return self.costs.job.global_batch / self.iteration_seconds
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the calibration covers this cluster and its number of nodes."""
+        return self.costs.calibrated
+
+    @cached_property
+    def _compute(self) -> tuple[tuple[tuple[float, ...], ...], float]:
+        """Busy seconds per replica and device, and when the last compute action ended."""
+        seen: dict[int, tuple[float, ...]] = {}
+        last = 0.0
+        rows = self.trace.program.rows
+        for spans in self.trace.spans:
+            if id(spans) in seen:
+                continue
+            busy = []
+            for row, times in zip(rows, spans, strict=True):
+                total = 0.0
+                for instruction, (start, end) in zip(row, times, strict=True):
+                    if instruction.action.is_compute:
+                        total += end - start
+                        last = max(last, end)
+                busy.append(total)
+            seen[id(spans)] = tuple(busy)
+        return tuple(seen[id(spans)] for spans in self.trace.spans), last
+
+    @cached_property
+    def busy_seconds(self) -> tuple[float, ...]:
+        """Per global rank, time in forwards and backwards."""
+        busy, _ = self._compute
+        return tuple(busy[replica][device] for replica, device in self.costs.layout.places)
+
+    @property
+    def bubble_ratio(self) -> float:
+        """Idle share of all ranks' time up to the end of the last compute action."""
+        _, last = self._compute
+        return 1.0 - sum(self.busy_seconds) / (last * self.costs.layout.size)
+
+    @property
+    def model_flops_utilisation(self) -> float:
+        """FLOPs that the model needs over what the devices' peak would do in the same time."""
+        job, device = self.costs.job, self.costs.cluster.device
+        done = arithmetic.training_flops(job.model, job.global_batch)
+        return done / (self.iteration_seconds * device.peak_flops * job.ranks)
+
+    @cached_property
+    def memory(self) -> tuple[Memory, ...]:
+        """Per global rank, bytes at the peak, attention unfused as in the paper's time."""
+        return self.memory_with("unfused")
+
+    def memory_with(self, attention: str) -> tuple[Memory, ...]:
+        """Per global rank, bytes at the peak with ``unfused`` or ``fused`` attention."""
+        held = _Held(self.costs, choose("attention", attention, ATTENTIONS) == "fused")
+        per_device = [held.peak(self.trace, device) for device in range(self.costs.layout.depth)]
+        return tuple(per_device[device] for _, device in self.costs.layout.places)
+
+    @property
+    def peak_memory_bytes(self) -> tuple[float, ...]:
+        """Per global rank."""
+        return tuple(memory.peak for memory in self.memory)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the fullest device can hold its share."""
+        return verdict(max(self.peak_memory_bytes), self.costs.cluster.device.memory_bytes)
+
+    @cached_property
+    def traffic(self) -> tuple[Traffic, ...]:
+        """Bytes by kind and link class; a ring all-reduce of n members moves 2(n−1) times its size."""
+        totals: dict[tuple[str, LinkClass], list[float]] = {}
+        layout, links, size = self.costs.layout, self.costs.links, self.costs.size
+        for replica in range(layout.width):
+            for device, row in enumerate(self.trace.program.rows):
+                source = layout.rank(replica, device)
+                for action, peer, *_ in row:
+                    if action.kind is Kind.SEND_F or action.kind is Kind.SEND_B:
+                        link = links.between(source, layout.rank(replica, peer))
+                        entry = totals.setdefault((_TRAFFIC[action.kind], link), [0, 0.0])
+                        entry[0] += 1
+                        entry[1] += size(action)
+        for collective in self.trace.collectives:
+            if collective.link is not LinkClass.LOCAL:
+                entry = totals.setdefault((_TRAFFIC[collective.action.kind], collective.link), [0, 0.0])
+                entry[0] += 1
+                entry[1] += 2 * (len(collective.members) - 1) * collective.size
+        return tuple(
+            Traffic(kind, link, int(messages), total) for (kind, link), (messages, total) in totals.items()
+        )
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """All events of all ranks, with every rank's memory over time."""
+        held = _Held(self.costs, fused=False)
+        curves = tuple(
+            held.curve(self.trace, device, self.trace.spans[replica][device])
+            for replica, device in self.costs.layout.places
+        )
+        return replace(self.trace.timeline, memory=curves)
+
+
+def predict(job: Job, cluster: Cluster, calibration: Calibration) -> Prediction:
+    """Simulate one iteration of ``job``.
+
+    Raises:
+        InputError: the job's schedule is impossible, or it does not fit the cluster's size.
+    """
+    costs = CostModel(job=job, cluster=cluster, calibration=calibration)
+    found = trace(program_of(job), costs.seconds, costs.links, costs.size, alike=True)
+    return Prediction(costs=costs, trace=found)
+
+
+class _Held:
+    """Memory of one device of a pipeline group, by the program's order."""
+
+    def __init__(self, costs: CostModel, fused: bool) -> None:
+        job, stages = costs.job, costs.placement.stages
+        self.costs = costs
+        self.activations = [
+            arithmetic.stage_activation_bytes(
+                job.model, stages, stage, job.micro_batch_size, fused=fused, element=costs.element
+            )
+            for stage in range(stages)
+        ]
+        self.logits = [0.0] * (stages - 1) + [arithmetic.logits_bytes(job.model, job.micro_batch_size)]
+        self.empty = costs.schedule.empty
+
+    def __call__(self, action: Action) -> tuple[float, float]:
+        if action.micro_batch in self.empty:
+            return 0.0, 0.0
+        return self.activations[action.stage], self.logits[action.stage]
+
+    def static(self, device: int) -> float:
+        """Weights, gradients and optimizer state."""
+        return self.costs.resident_parameters[device] * PARAMETER_BYTES[self.costs.job.precision]
+
+    def buffers(self, trace: Trace, device: int) -> float:
+        """Receive buffers of gradients; an activation's buffer is counted with the activations."""
+        row = trace.program.rows[device]
+        slots = {instruction.slot for instruction in row if instruction.action.kind is Kind.RECV_B}
+        return len(slots) * arithmetic.boundary_bytes(
+            self.costs.job.model, self.costs.job.micro_batch_size, self.costs.element
+        )
+
+    def peak(self, trace: Trace, device: int) -> Memory:
+        changes = in_flight(trace.program.rows[device], self.costs.schedule.split_backward, self)
+        _, activations, logits = max(changes, key=lambda change: change[1] + change[2])
+        return Memory(
+            parameters=self.static(device),
+            activations=activations,
+            logits=logits,
+            buffers=self.buffers(trace, device),
+        )
+
+    def curve(self, trace: Trace, device: int, spans: tuple[Span, ...]) -> tuple[tuple[float, float], ...]:
+        """(time, bytes): a forward's activations count from its start, a backward's to its end."""
+        base = self.static(device) + self.buffers(trace, device)
+        row = trace.program.rows[device]
+        points = [(0.0, base)]
+        for index, activations, logits in in_flight(row, self.costs.schedule.split_backward, self):
+            start, end = spans[index]
+            moment = start if row[index].action.kind is Kind.F else end
+            points.append((moment, base + activations + logits))
+        return tuple(points)

@@ -1,0 +1,43 @@
+"""Unit costs: programs simulated in the paper's unit, for schedule figures.
+
+One stage forward takes 1, its backward 2 (section 1.3), a chunk 1/v of either; transfers and
+all-reduces take what the caller states.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from bitpipe.cluster import Link, Links, RankLayout
+from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.program import Program
+from bitpipe.schedule.timeline import Timeline
+from bitpipe.simulate.engine import simulate
+
+UNIT = "stage forward"
+_UNITS = {Kind.F: 1.0, Kind.B: 2.0, Kind.I: 1.0, Kind.W: 1.0, Kind.STEP: 0.0}
+
+
+def simulate_units(
+    program: Program, *, all_reduce: float = 0.0, transfer: float = 0.0, width: int = 1
+) -> Timeline:
+    """Simulate ``program`` in units of one stage forward.
+
+    Args:
+        program: what every pipeline group runs.
+        all_reduce: time of one stage's gradient all-reduce (of 1/v of a device's parameters).
+        transfer: time of one message to another device, on top of the compute.
+        width: W, replicas of the pipeline group.
+    """
+    schedule = program.schedule
+    hop = Link(bandwidth=inf, latency=transfer)
+    ring = Link(bandwidth=inf, latency=all_reduce)
+    layout = RankLayout(
+        name="sequential", width=width, depth=schedule.depth, devices_per_node=width * schedule.depth
+    )
+    links = Links(layout=layout, p2p_intra=hop, p2p_inter=hop, all_reduce_intra=ring, all_reduce_inter=ring)
+
+    def seconds(_: int, action: Action) -> float:
+        return 0.0 if action.micro_batch in schedule.empty else _UNITS[action.kind] / schedule.chunks
+
+    return simulate(program, seconds, links, lambda _: 0.0, alike=True, unit=UNIT)
