@@ -1,0 +1,289 @@
+"""The loop that follows a plan: one call per action, everything else worked out before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from bitpipe.cluster import Links
+from bitpipe.models.micro_batch import MicroBatch
+from bitpipe.models.transformer import Chunk
+from bitpipe.runtime.backward import DeferredWeights, backward, backward_input
+from bitpipe.runtime.clocks import Clock, DeadlineClock, Nominal
+from bitpipe.runtime.gradients import Gradients
+from bitpipe.runtime.mailbox import Mailbox, Sent
+from bitpipe.runtime.plan import COLLECTIVES, Message, Plan, message_of
+from bitpipe.runtime.worker import Board
+from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.program import Instruction
+
+_BLOCKING = (Kind.WAIT_F, Kind.WAIT_B, Kind.STEP)
+Step = tuple[Callable[[Any], None], Any, int]
+
+
+class NonFiniteLoss(RuntimeError):
+    """A micro-batch's loss is NaN or infinite."""
+
+
+class Interpreter:
+    """Runs one rank's row, iteration after iteration.
+
+    Attributes:
+        spans: ``spans[position]`` is (start, end) of the last run of the row's action there, in
+            seconds of the clock; None for RECV, WAIT and what only other clocks know.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        releases: Mapping[int, list[int]],
+        mailbox: Mailbox,
+        clock: Clock,
+        links: Links,
+        boundary_bytes: int,
+        board: Board,
+    ) -> None:
+        self.plan = plan
+        self.clock = clock
+        self.spans: list[tuple[float, float] | None] = [None] * len(plan.actions)
+        self._mailbox = mailbox
+        self._links = links
+        self._boundary_bytes = boundary_bytes
+        self._board = board
+        self._releases = releases
+        self._sent: dict[int, Sent] = {}
+        self._held: dict[Message, Tensor] = {}
+        row = plan.program.rows[plan.device]
+        self._whole = [self._compile(at, instruction) for at, instruction in enumerate(row)]
+        self._pass = [
+            step
+            for step, action in zip(self._whole, plan.actions, strict=True)
+            if action.kind not in (*COLLECTIVES, Kind.STEP)
+        ]
+
+    def run(self, *, last: bool = True) -> None:
+        """Run the row once; ``last`` is False for a pass that only accumulates gradients."""
+        board = self._board
+        for act, argument, mark in self._whole if last else self._pass:
+            board[2] = mark
+            act(argument)
+        if not last:
+            self._release(list(self._sent))
+
+    def insert(self, position: int, act: Callable[[], None]) -> Callable[[], None]:
+        """Run ``act`` before the action at ``position``, until the returned function is called."""
+        mark = self._whole[position][2]
+        step: Step = (lambda _: act(), None, mark & ~1)
+        whole = self._whole
+        self._whole = [*whole[:position], step, *whole[position:]]
+
+        def undo() -> None:
+            self._whole = whole
+
+        return undo
+
+    def _compile(self, at: int, instruction: Instruction) -> Step:
+        action, peer, slot, _ = instruction
+        plan, kind = self.plan, action.kind
+        mark = 2 * at + (kind in _BLOCKING)
+        message = message_of(action)
+        if message is None:
+            return self._work(at, action), (at, action), mark
+        tag, rank = plan.tag(message), plan.peer(peer)
+        if kind in (Kind.RECV_F, Kind.RECV_B):
+            return self._recv, (slot, rank, tag), mark
+        if kind in (Kind.WAIT_F, Kind.WAIT_B):
+            return self._wait, (slot, tag, message, self._releases.get(at, ())), mark
+        return self._send, (at, message, rank, tag, self._links.between(plan.rank, rank)), mark
+
+    def _work(self, at: int, action: Action) -> Callable[[Any], None]:
+        raise NotImplementedError
+
+    def _recv(self, argument: tuple[int, int, int]) -> None:
+        self._mailbox.post(*argument)
+
+    def _wait(self, argument: tuple[int, int, Message, list[int]]) -> None:
+        slot, tag, message, releases = argument
+        self._held[message], stamp = self._mailbox.wait(slot, tag)
+        self.clock.receive(stamp)
+        if releases:
+            self._release(releases)
+
+    def _send(self, argument: tuple[int, Message, int, int, Any]) -> None:
+        at, message, rank, tag, link = argument
+        issued = self.clock.now
+        arrival = self.clock.send(link, self._boundary_bytes)
+        self.spans[at] = issued, arrival
+        self._sent[at] = self._mailbox.send(self._held.pop(message), rank, tag, arrival)
+
+    def _release(self, positions: list[int]) -> None:
+        for at in positions:
+            self._mailbox.release(self._sent.pop(at))
+
+
+class Trainer(Interpreter):
+    """Computes: chunks, autograd, gradient sync, optimizer."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        chunks: Mapping[tuple[int, int], Chunk],
+        gradients: Gradients,
+        **settings: Any,
+    ) -> None:
+        self._chunks = chunks
+        self._gradients = gradients
+        self._batches: Mapping[int, MicroBatch] = {}
+        self._saved: dict[tuple[int, int, int], tuple[Tensor | None, GradientEdge]] = {}
+        self._deferred: dict[tuple[int, int, int], DeferredWeights] = {}
+        self._issues = plan.issues
+        self.losses: dict[int, Tensor] = {}
+        self._one = torch.ones((), dtype=next(iter(chunks.values())).dtype)
+        super().__init__(plan, **settings)
+
+    def feed(self, batches: Mapping[int, MicroBatch]) -> None:
+        """Set the micro-batches of the next run; their normaliser covers all passes."""
+        self._batches = batches
+        self.losses = {}
+
+    def loss(self) -> float:
+        """This rank's share of the mean loss over the global mini-batch.
+
+        Raises:
+            NonFiniteLoss: names the micro-batch.
+        """
+        total = 0.0
+        for micro_batch, value in self.losses.items():
+            loss = value.item()
+            if loss - loss != 0.0:
+                batch = self._batches[micro_batch]
+                raise NonFiniteLoss(
+                    f"loss {loss} in step {batch.step}, micro-batch {micro_batch} (global {batch.index})"
+                )
+            total += loss
+        return total
+
+    def _work(self, at: int, action: Action) -> Callable[[Any], None]:
+        return {
+            Kind.F: self._forward,
+            Kind.B: self._backward,
+            Kind.I: self._input,
+            Kind.W: self._weight,
+            Kind.SYNC: self._sync,
+            Kind.TIE: self._sync,
+            Kind.STEP: self._step,
+        }[action.kind]
+
+    def _forward(self, argument: tuple[int, Action]) -> None:
+        at, (_, micro_batch, stage, pipe) = argument
+        chunk, batch = self._chunks[pipe, stage], self._batches[micro_batch]
+        x = self._held.pop((Kind.F, micro_batch, stage, pipe)).detach().requires_grad_() if stage else None
+        begun = self.clock.begin()
+        y = chunk.forward(x, batch)
+        self.spans[at] = self.clock.end(begun)
+        self._saved[micro_batch, stage, pipe] = x, get_gradient_edge(y)
+        if chunk.is_last:
+            self.losses[micro_batch] = y.detach()
+        else:
+            self._held[Kind.F, micro_batch, stage + 1, pipe] = y.detach()
+
+    def _backward(self, argument: tuple[int, Action]) -> None:
+        at, (_, micro_batch, stage, pipe) = argument
+        x, edge = self._saved.pop((micro_batch, stage, pipe))
+        gradient = self._gradient(micro_batch, stage, pipe)
+        begun = self.clock.begin()
+        backward(edge, gradient)
+        self.spans[at] = self.clock.end(begun)
+        if x is not None:
+            self._pass_on(x, micro_batch, stage, pipe)
+
+    def _input(self, argument: tuple[int, Action]) -> None:
+        at, (_, micro_batch, stage, pipe) = argument
+        key = micro_batch, stage, pipe
+        x, edge = self._saved.pop(key)
+        gradient = self._gradient(*key)
+        begun = self.clock.begin()
+        self._deferred[key] = backward_input(edge, gradient, x)
+        self.spans[at] = self.clock.end(begun)
+        if x is not None:
+            self._pass_on(x, *key)
+
+    def _weight(self, argument: tuple[int, Action]) -> None:
+        at, (_, micro_batch, stage, pipe) = argument
+        deferred = self._deferred.pop((micro_batch, stage, pipe))
+        begun = self.clock.begin()
+        deferred.run()
+        self.spans[at] = self.clock.end(begun)
+
+    def _gradient(self, micro_batch: int, stage: int, pipe: int) -> Tensor:
+        if stage == self.plan.stages - 1:
+            return self._one
+        return self._held.pop((Kind.B, micro_batch, stage, pipe))
+
+    def _pass_on(self, x: Tensor, micro_batch: int, stage: int, pipe: int) -> None:
+        assert x.grad is not None
+        self._held[Kind.B, micro_batch, stage - 1, pipe] = x.grad
+        x.grad = None
+
+    def _sync(self, argument: tuple[int, Action]) -> None:
+        at, _ = argument
+        group = self._issues.get(at)
+        if group is not None:
+            self.clock.issue(group, self._links.among(self.plan.groups[group]))
+            self._gradients.issue(group)
+
+    def _step(self, argument: tuple[int, Action]) -> None:
+        at, _ = argument
+        self._release(list(self._sent))
+        self._gradients.wait()
+        begun = self.clock.begin()
+        self._gradients.step()
+        self.spans[at] = self.clock.end(begun)
+
+
+class Emulator(Interpreter):
+    """Sleeps instead of computing; messages consist of their header."""
+
+    def __init__(self, plan: Plan, nominal: Nominal, clock: DeadlineClock, **settings: Any) -> None:
+        split = nominal.backward / 2
+        self._seconds = {
+            Kind.F: nominal.forward,
+            Kind.B: nominal.backward,
+            Kind.I: split,
+            Kind.W: split,
+            Kind.STEP: nominal.step,
+        }
+        self._deadline = clock
+        self._issues = plan.issues
+        self._nothing = torch.empty(0, dtype=torch.float64)
+        super().__init__(plan, clock=clock, **settings)
+
+    def _work(self, at: int, action: Action) -> Callable[[Any], None]:
+        if action.kind in COLLECTIVES:
+            return self._sync
+        return self._finish if action.kind is Kind.STEP else self._sleep
+
+    def _sleep(self, argument: tuple[int, Action]) -> None:
+        at, (kind, micro_batch, stage, pipe) = argument
+        self._held.pop((Kind.F if kind is Kind.F else Kind.B, micro_batch, stage, pipe), None)
+        self.spans[at] = self._deadline.spend(self._seconds[kind])
+        if kind is Kind.F and stage < self.plan.stages - 1:
+            self._held[Kind.F, micro_batch, stage + 1, pipe] = self._nothing
+        elif kind in (Kind.B, Kind.I) and stage:
+            self._held[Kind.B, micro_batch, stage - 1, pipe] = self._nothing
+
+    def _sync(self, argument: tuple[int, Action]) -> None:
+        group = self._issues.get(argument[0])
+        if group is not None:
+            self._deadline.issue(group, self._links.among(self.plan.groups[group]))
+
+    def _finish(self, argument: tuple[int, Action]) -> None:
+        at, _ = argument
+        self._release(list(self._sent))
+        start = self._deadline.now
+        self.spans[at] = start, start + self._seconds[Kind.STEP]

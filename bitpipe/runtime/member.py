@@ -1,0 +1,293 @@
+"""One rank's part in one job: builds its chunks, runs iterations, agrees with the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TextIO
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from bitpipe.data import TokenSource
+from bitpipe.job import Job
+from bitpipe.models.config import partition
+from bitpipe.models.micro_batch import IGNORE, MicroBatch
+from bitpipe.models.transformer import Chunk, build_chunk
+from bitpipe.runtime.clocks import Clock, DeadlineClock, Issue, VirtualClock, WallClock, resolve
+from bitpipe.runtime.gradients import Gradients, flat_bytes
+from bitpipe.runtime.interpreter import Emulator, Interpreter, Trainer
+from bitpipe.runtime.mailbox import Mailbox, StampedMailbox
+from bitpipe.runtime.plan import Group, Plan, release_points
+from bitpipe.runtime.result import RankReport
+from bitpipe.runtime.run import Run, describe
+from bitpipe.runtime.worker import BUSY, IDLE, WAITING, World
+
+DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
+_START_MARGIN = 0.02  # seconds that a deadline run gives its ranks to get ready
+_NOTHING = (float("nan"), float("nan"))
+
+
+class Member:
+    """One rank's part of one run."""
+
+    def __init__(self, run: Run, world: World) -> None:
+        self.run = run
+        self.world = world
+        self.plan = Plan(program=run.program, layout=run.links.layout, rank=world.rank)
+        self.iteration = 0
+        self.seconds: list[float] = []
+        self.losses: list[float] = []
+        self.norms: list[float] = []
+        self.lag: list[float] = []
+        self._spans: list[list[tuple[float, float]]] = []
+        self._peak: int | None = None
+        self._log: TextIO | None = None
+        if run.out is not None:
+            run.out.mkdir(parents=True, exist_ok=True)
+            self._log = (run.out / f"rank{world.rank}.jsonl").open("a", buffering=1)
+        self.log("start", pid=os.getpid(), host=socket.gethostname(), device=self.plan.device)
+        self.clock = self._clock()
+        self.chunks: dict[tuple[int, int], Chunk] = {}
+        self.gradients: Gradients | None = None
+        self.interpreter = self._interpreter()
+        rows = [Plan(program=run.program, layout=run.links.layout, rank=r).issues for r in range(world.size)]
+        self._issues = [list(row.values()) for row in rows]
+        self._sizes = self._sync_sizes()
+        self._source: TokenSource | None = None
+        if run.data is not None and run.clock != "deadline":
+            samples = len(self.plan.sample_index) * run.job.width
+            self._source = run.data.source(
+                run.job.model,
+                micro_batch_size=run.job.micro_batch_size,
+                micro_batches=samples,
+                seed=run.job.seed,
+            )
+        self._check("initial weights")
+
+    def log(self, event: str, **values: Any) -> None:
+        """Append a line to this rank's log."""
+        if self._log is not None:
+            line = {"event": event, "time": time.time(), "rank": self.world.rank, **values}
+            self._log.write(json.dumps(line) + "\n")
+
+    def _clock(self) -> Clock:
+        if self.run.clock == "wall":
+            return WallClock()
+        kind = DeadlineClock if self.run.clock == "deadline" else VirtualClock
+        return kind(self.run.links)
+
+    def _interpreter(self) -> Interpreter:
+        run, plan, world = self.run, self.plan, self.world
+        dtype = DTYPES[run.job.precision]
+        model = run.job.model
+        emulated = isinstance(self.clock, DeadlineClock)
+        shape = (0,) if emulated else (run.job.micro_batch_size, model.sequence, model.hidden)
+        box = StampedMailbox if self.clock.stamped else Mailbox
+        settings: dict[str, Any] = {
+            "releases": release_points(run.program)[plan.device],
+            "mailbox": box(
+                slots=run.program.slots[plan.device],
+                shape=shape,
+                dtype=torch.float64 if emulated else dtype,
+            ),
+            "links": run.links,
+            "boundary_bytes": run.message_bytes,
+            "board": world.board,
+        }
+        self.mailbox = settings["mailbox"]
+        groups = world.groups(plan.groups)
+        if isinstance(self.clock, DeadlineClock):
+            assert run.nominal is not None
+            return Emulator(plan, run.nominal, self.clock, **settings)
+        self.chunks = build_chunks(plan, run.job, dtype)
+        self.gradients = Gradients(
+            plan,
+            self.chunks,
+            groups,
+            learning_rate=run.job.learning_rate,
+            clip_norm=run.job.clip_norm,
+        )
+        return Trainer(plan, self.chunks, self.gradients, clock=self.clock, **settings)
+
+    def iterate(self) -> None:
+        """One training step: ``passes`` runs of the program, then all ranks agree on the time."""
+        run, board = self.run, self.world.board
+        board[1], board[2] = self.iteration, BUSY
+        feeds = [self._batches(self.iteration * run.passes + k) for k in range(run.passes)]
+        if len(feeds) > 1:
+            feeds = _joined(feeds)
+        board[2] = WAITING
+        self._restart()
+        board[2] = BUSY
+        loss = 0.0
+        if self.gradients is not None:
+            self.gradients.zero()
+        for k, batches in enumerate(feeds):
+            if isinstance(self.interpreter, Trainer):
+                self.interpreter.feed(batches)
+            self.interpreter.run(last=k == run.passes - 1)
+            if isinstance(self.interpreter, Trainer):
+                loss += self.interpreter.loss()
+        board[2] = WAITING
+        self._agree(loss)
+        self.log("iteration", iteration=self.iteration, seconds=self.seconds[-1], loss=self.losses[-1])
+        self.iteration += 1
+        if self.iteration % run.check_every == 0 or self.iteration == run.job.iterations:
+            self._check(f"after iteration {self.iteration}")
+        board[2] = IDLE
+
+    def _batches(self, step: int) -> Mapping[int, MicroBatch]:
+        """Every micro-batch that passes through this rank's chunks."""
+        if self._source is None:
+            return {}
+        index = self.plan.sample_index
+        found = {m: self._source.micro_batch(step, index[m]) for m in index}
+        for m in self.run.program.schedule.empty:
+            like = next(iter(found.values()))
+            found[m] = replace(like, labels=torch.full_like(like.labels, IGNORE), index=-1 - m)
+        return found
+
+    def _restart(self) -> None:
+        """Start the clock; under real time, together with all other ranks."""
+        if isinstance(self.clock, DeadlineClock):
+            begin = torch.tensor([time.monotonic() + _START_MARGIN], dtype=torch.float64)
+            dist.all_reduce(begin, op=dist.ReduceOp.MAX)
+            self.clock.restart(begin.item())
+        elif isinstance(self.clock, VirtualClock):
+            self.clock.restart()
+        else:
+            dist.barrier()
+            self.clock.restart(time.perf_counter())
+
+    def _agree(self, loss: float) -> None:
+        """Find out when all-reduces and steps really ran, and how long the iteration took."""
+        plan, clock = self.plan, self.clock
+        spans = self.interpreter.spans
+        step = spans[-1]
+        assert step is not None
+        width = max((len(row) for row in self._issues), default=0)
+        mine = [loss, step[0], step[1], *(x for issue in clock.issues for x in (issue.issued, issue.drained))]
+        mine += [0.0] * (3 + 2 * width - len(mine))
+        gathered = [torch.empty(len(mine), dtype=torch.float64) for _ in range(self.world.size)]
+        dist.all_gather(gathered, torch.tensor(mine, dtype=torch.float64))
+        table = [row.tolist() for row in gathered]
+        ends = [row[2] for row in table]
+        if isinstance(clock, VirtualClock):
+            issues = [
+                [
+                    Issue(group=group, issued=row[3 + 2 * k], drained=row[4 + 2 * k])
+                    for k, group in enumerate(groups)
+                ]
+                for row, groups in zip(table, self._issues, strict=True)
+            ]
+            reduced = resolve(issues, plan.groups, self._all_reduce_seconds)
+            done = [max((reduced[g][1] for g in groups), default=0.0) for groups in self._issues]
+            starts = [max(row[1], end) for row, end in zip(table, done, strict=True)]
+            ends = [start + row[2] - row[1] for start, row in zip(starts, table, strict=True)]
+            for (at, group), issue in zip(plan.issues.items(), clock.issues, strict=True):
+                spans[at] = issue.issued, reduced[group][1]
+            spans[-1] = starts[plan.rank], ends[plan.rank]
+        if isinstance(clock, DeadlineClock):
+            clock.now = ends[plan.rank]
+            clock.spend(0.0)
+            real = torch.tensor([clock.finished, clock.lag], dtype=torch.float64)
+            dist.all_reduce(real, op=dist.ReduceOp.MAX)
+            ends = [real[0].item()]
+            self.lag.append(real[1].item())
+        self.seconds.append(max(ends))
+        self.losses.append(sum(row[0] for row in table))
+        if self.gradients is not None and self.gradients.norm is not None:
+            self.norms.append(self.gradients.norm)
+        self._spans.append([span or _NOTHING for span in spans])
+
+    def _all_reduce_seconds(self, group: Group) -> float:
+        members = self.plan.groups[group]
+        links = self.run.links
+        return links.all_reduce(links.among(members), len(members), self._sizes[group])
+
+    def _sync_sizes(self) -> dict[Group, int]:
+        """Bytes of every all-reduce of the program, also of those that this rank is not in."""
+        if self.gradients is not None:
+            mine = {group: flat.sum.nbytes for group, flat in self.gradients.flats.items()}
+        else:
+            mine = flat_bytes(self.plan, build_chunks(self.plan, self.run.job, torch.float32, "meta"))
+        everyone: list[dict[Group, int]] = [{} for _ in range(self.world.size)]
+        dist.all_gather_object(everyone, mine)
+        return {
+            group: size for sizes in everyone for group, size in sizes.items() if group in self.plan.groups
+        }
+
+    def _check(self, when: str) -> None:
+        """Replicas must be equal, unless the job does not sync them."""
+        if self.gradients is not None and self.run.job.sync != "none":
+            self.gradients.check_replicas(when)
+
+    def poison(self) -> None:
+        """Make every weight of this rank NaN, for tests."""
+        if self.gradients is not None:
+            for flat in self.gradients.flats.values():
+                flat.values.fill_(float("nan"))
+
+    def where(self) -> str:
+        """What this rank is doing, for error messages."""
+        return describe(self.run, self.world.rank, self.world.board[1], self.world.board[2])
+
+    def report(self) -> RankReport:
+        """All that this rank knows, at the end."""
+        held = dict(self.gradients.bytes) if self.gradients is not None else {}
+        held["buffer_bytes"] = self.mailbox.bytes
+        if self._peak is not None:
+            held["peak_activation_bytes"] = self._peak
+        self.log("end", iterations=self.iteration, **held)
+        if self._log is not None:
+            self._log.close()
+        return RankReport(
+            rank=self.world.rank,
+            spans=np.array(self._spans),
+            seconds=tuple(self.seconds),
+            losses=tuple(self.losses),
+            norms=tuple(self.norms),
+            lag=tuple(self.lag),
+            bytes=held,
+            sync_bytes=self._sizes,
+            host=socket.gethostname(),
+        )
+
+
+def build_chunks(
+    plan: Plan, job: Job, dtype: torch.dtype, device: str = "cpu"
+) -> dict[tuple[int, int], Chunk]:
+    """The chunks of a rank by (pipe, stage).
+
+    One module serves both pipes where they meet on one device. The last stage borrows the token
+    embedding where the first stage, or with TIE any user of the embedding, is on this device.
+    """
+    placement = plan.program.schedule.placement
+    parts = partition(job.model.layers, placement.stages)
+    chunks: dict[tuple[int, int], Chunk] = {}
+    for pipe, stage in sorted(placement.chunks_of(plan.device), key=lambda chunk: chunk[1]):
+        same = next((chunk for (_, s), chunk in chunks.items() if s == stage), None)
+        embedding = None
+        if job.model.tied_embeddings and stage == placement.stages - 1:
+            homes = [chunks[key] for key in ((pipe, 0), (1 - pipe, 0)) if key in chunks]
+            embedding = homes[0].tied if homes else None
+        chunks[pipe, stage] = same or build_chunk(
+            job.model, parts, stage, seed=job.seed, dtype=dtype, device=device, embedding=embedding
+        )
+    return chunks
+
+
+def _joined(feeds: Sequence[Mapping[int, MicroBatch]]) -> list[Mapping[int, MicroBatch]]:
+    """Passes of one optimizer step: their losses are means over all of them."""
+    normaliser = sum(next(iter(feed.values())).normaliser for feed in feeds)
+    samples = sum(next(iter(feed.values())).samples for feed in feeds)
+    return [
+        {m: replace(batch, normaliser=normaliser, samples=samples) for m, batch in feed.items()}
+        for feed in feeds
+    ]

@@ -1,0 +1,70 @@
+"""What runs in a pool's rank process; importing it imports all that a rank needs."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import datetime
+import os
+import signal
+import time
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from bitpipe.runtime import train as train
+from bitpipe.runtime.failure import Report, is_memory
+from bitpipe.runtime.worker import IDLE, World, scrub_environment
+
+_PR_SET_PDEATHSIG = 1
+_GLOO_TIMEOUT = datetime.timedelta(hours=24)  # the pool's watchdog is faster, and knows who hangs
+
+
+def serve(rank: int, size: int, pipe: Connection, board: Any) -> None:
+    """Join the world, then run what comes through the pipe until it closes."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole terminal; the pool decides
+    scrub_environment()
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
+    mine = memoryview(board).cast("B").cast("q")[3 * rank : 3 * rank + 3]
+    mine[2] = IDLE
+    try:
+        _join(rank, size, pipe)
+        world = World(rank=rank, size=size, board=mine)
+        pipe.send("ready")
+        while True:
+            function, arguments = pipe.recv()
+            value = function(world, *arguments)
+            mine[2] = IDLE
+            pipe.send(value if rank == 0 else None)
+            del value, arguments
+    except EOFError:
+        os._exit(0)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            pipe.send(
+                Report(
+                    rank=rank,
+                    time=time.monotonic(),
+                    kind=type(error).__name__,
+                    message=str(error),
+                    traceback="".join(traceback.format_exception(error)),
+                    memory=is_memory(error),
+                )
+            )
+        os._exit(1)
+
+
+def _join(rank: int, size: int, pipe: Connection) -> None:
+    """Meet the other ranks. Rank 0 binds any free port, so no port can be taken."""
+    if rank == 0:
+        store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False)
+        pipe.send(store.port)
+    else:
+        store = TCPStore("127.0.0.1", pipe.recv(), size, is_master=False)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_GLOO_TIMEOUT)

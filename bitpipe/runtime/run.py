@@ -1,0 +1,105 @@
+"""What is asked of a rank: a job with its program, clock, data, and faults to inject."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bitpipe.cluster import Links
+from bitpipe.data import Dataset
+from bitpipe.errors import InputError, choose
+from bitpipe.job import Job
+from bitpipe.runtime.clocks import CLOCKS, Nominal
+from bitpipe.runtime.plan import Plan
+from bitpipe.schedule.program import Program
+
+ITEM_BYTES = {"fp32": 4, "fp64": 8, "bf16": 2}
+"""Precisions that a CPU trains in, and the bytes of an activation's element."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A fault to inject, for tests of what happens then.
+
+    Attributes:
+        kind: ``raise``, ``kill``, ``stop`` (SIGSTOP), ``hang``, ``exit``, ``memory`` or ``nan``.
+        job, rank, iteration: when and where.
+        position: before which action of the row.
+    """
+
+    kind: str
+    rank: int
+    job: int = 0
+    iteration: int = 0
+    position: int = 0
+
+    def __post_init__(self) -> None:
+        choose("fault.kind", self.kind, ("raise", "kill", "stop", "hang", "exit", "memory", "nan"))
+
+    def strike(self) -> None:
+        """Do it."""
+        if self.kind == "raise":
+            raise RuntimeError("injected fault")
+        if self.kind == "memory":
+            raise MemoryError("injected fault")
+        if self.kind == "exit":
+            os._exit(7)
+        if self.kind == "hang":
+            time.sleep(3600)
+        os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[self.kind])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One job of a block, with all that a rank needs to run it.
+
+    Attributes:
+        job, program: what; the program has passed :func:`bitpipe.schedule.check`.
+        links: transfer costs on the job's layout (zero costs under the wall clock).
+        clock: ``virtual``, ``deadline`` or ``wall``.
+        data: where micro-batches come from; None under the deadline clock.
+        nominal: durations under the deadline clock.
+        out: folder of the ranks' logs, or None.
+        passes: program runs per optimizer step (gradient accumulation).
+        check_every: iterations between comparisons of the replicas' weights.
+        meter: measure peak activations in the first iteration.
+    """
+
+    job: Job
+    program: Program
+    links: Links
+    clock: str
+    data: Dataset | None
+    nominal: Nominal | None = None
+    out: Path | None = None
+    passes: int = 1
+    check_every: int = 10
+    meter: bool = True
+
+    def __post_init__(self) -> None:
+        choose("clock", self.clock, CLOCKS)
+        if self.clock == "deadline" and self.nominal is None:
+            raise InputError("nominal", None, "the deadline clock needs nominal durations")
+        if self.clock != "deadline" and self.data is None:
+            raise InputError("data", None, f"the {self.clock} clock trains, so it needs data")
+        choose("precision", self.job.precision, ITEM_BYTES)
+
+    @property
+    def message_bytes(self) -> int:
+        """Bytes of a boundary activation, header not counted."""
+        model = self.job.model
+        elements = self.job.micro_batch_size * model.sequence * model.hidden
+        return elements * ITEM_BYTES[self.job.precision]
+
+
+def describe(run: Run, rank: int, iteration: int, mark: int) -> str:
+    """What a rank was doing when its board showed ``mark``: one phrase for error messages."""
+    plan = Plan(program=run.program, layout=run.links.layout, rank=rank)
+    where = f"rank {rank} (replica {plan.replica}, device {plan.device})"
+    if iteration < 0:
+        return f"{where}, setting up"
+    where += f", iteration {iteration}"
+    return f"{where}, at {plan.actions[mark >> 1]}" if mark >= 0 else f"{where}, between program runs"

@@ -1,0 +1,76 @@
+"""A rank's own view of its world, the same whether a pool, torchrun or srun started it."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+
+from bitpipe.runtime.plan import Group
+
+IDLE, BUSY, WAITING = -2, -4, -3
+"""Marks on the board outside a program's row; odd numbers mean waiting for other ranks."""
+
+
+class Board(Protocol):
+    """Three numbers that the launcher sees: job, iteration, mark.
+
+    A mark is twice the position in the row, plus one where the rank may wait for others.
+    """
+
+    def __getitem__(self, index: int, /) -> int: ...
+
+    def __setitem__(self, index: int, value: int, /) -> None: ...
+
+
+@dataclass
+class World:
+    """This rank among all ranks.
+
+    Attributes:
+        rank, size: in the default process group.
+        board: what the launcher sees of this rank.
+    """
+
+    rank: int
+    size: int
+    board: Board = field(default_factory=lambda: [0, 0, IDLE])
+    _groups: dict[tuple[int, ...], dist.ProcessGroup] = field(default_factory=dict)
+
+    def groups(self, members: Mapping[Group, tuple[int, ...]]) -> dict[Group, dist.ProcessGroup]:
+        """A process group for every all-reduce that this rank takes part in.
+
+        Every rank asks for the same groups in the same order. Groups with equal members are one:
+        all-reduces of a rank run one after another anyway.
+        """
+        found: dict[Group, dist.ProcessGroup] = {}
+        for group, ranks in members.items():
+            if ranks not in self._groups and self.rank in ranks:
+                made = dist.new_group(list(ranks), use_local_synchronization=True)
+                assert isinstance(made, dist.ProcessGroup)
+                self._groups[ranks] = made
+            if self.rank in ranks:
+                found[group] = self._groups[ranks]
+        return found
+
+
+def settle() -> None:
+    """One thread per rank, and no garbage collection inside what is timed."""
+    torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+def scrub_environment() -> None:
+    """Forget an interactive allocation: local ranks are not Slurm's."""
+    for name in list(os.environ):
+        if name.startswith(("SLURM_", "PMI_", "PMIX_")) and name != "SLURM_CONF":
+            del os.environ[name]
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        os.environ.pop(name, None)
