@@ -13,6 +13,7 @@ from bitpipe.cluster import Cluster, RankLayout
 from bitpipe.job import Job
 from bitpipe.origin import Origin
 from bitpipe.simulate.calibration import Calibration
+from bitpipe.simulate.unit_calibration import UnitCalibration
 
 SCHEMA = 1
 BACKENDS = ("simulate", "virtual", "cuda", "cpu", "emulate")  # in the order in which help names them
@@ -46,7 +47,7 @@ class Cell:
     cluster: Cluster
     backend: str
     data: str = "none"
-    calibration: Calibration | None = None
+    calibration: Calibration | UnitCalibration | None = None
     links: str = "scaled"
     options: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=dict)
@@ -60,7 +61,8 @@ class Cell:
         values = asdict(self)
         del values["labels"], values["cluster"]["sources"], values["cluster"]["nodes"]
         if self.calibration is not None:
-            del values["calibration"]["sources"], values["calibration"]["cells"]
+            for remark in ("sources", "cells"):
+                values["calibration"].pop(remark, None)
         return {"schema": SCHEMA, **values}
 
     @cached_property

@@ -15,7 +15,7 @@ from bitpipe.errors import InputError, choose
 from bitpipe.job import Job
 from bitpipe.models import ModelConfig
 from bitpipe.schedule.spec import ScheduleSpec
-from bitpipe.simulate.calibration import Calibration
+from bitpipe.simulate.unit_calibration import calibration_of
 from experiments.cell import BACKENDS, Cell
 from experiments.expression import evaluate, whole
 from experiments.settings import RunSettings, WandbSettings
@@ -69,7 +69,7 @@ def cell_of(config: Mapping[str, Any]) -> Cell:
         job=job,
         cluster=Cluster.from_mapping(config["cluster"]),
         backend=backend,
-        calibration=Calibration.from_mapping(calibration) if simulated else None,
+        calibration=calibration_of(calibration) if simulated else None,
         links=config["backend"]["links"],
         options={**config["backend"]["options"], **options},
         labels=config["experiment"]["labels"] or {"method": config["method"]["label"]},

@@ -1,0 +1,76 @@
+"""A cell in the paper's unit of time: its schedule, without model or hardware."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from bitpipe.schedule import Costs, Timeline, describe, generate, lower
+from bitpipe.simulate.unit_calibration import UnitCalibration
+from bitpipe.simulate.units import simulate_units
+from experiments.block import Block
+from experiments.cell import Cell
+from experiments.record import Record, Status
+from experiments.store import Store, write_json
+
+TIMELINE = "timeline.json"
+# What describe() tells per device → the name of the record's vector.
+_VECTORS = {
+    "peak_activation_per_device": "peak_activation_ma",
+    "bubble_per_device": "bubble_ratio",
+    "forward_idle_per_device": "forward_idle_units",
+    "backward_idle_per_device": "backward_idle_units",
+}
+_SCALARS = {
+    "makespan": "makespan_units",
+    "lower_bound": "lower_bound_units",
+    "distance_to_bound": "distance_to_bound_units",
+    "bubble_ratio": "bubble_ratio",
+    "forward_idle": "forward_idle_units",
+    "backward_idle": "backward_idle_units",
+    "transfers": "transfers",
+}
+
+
+def simulate_in_units(cell: Cell, block: Block) -> Record:
+    """Simulate one cell with unit costs; write its timeline and its record."""
+    from experiments.execute import begin, end
+
+    store = Store(block.settings.results)
+    attempt = store.claim(cell.id)
+    record = begin(cell, block.experiment, block.settings, attempt)
+    metrics, devices, timeline = figures(cell)
+    write_json(store.attempt(cell.id, attempt) / TIMELINE, timeline.document())
+    record = end(record, status=Status.OK, cause=None, metrics=metrics, devices=devices, timeline=TIMELINE)
+    store.write(record)
+    return record
+
+
+def figures(cell: Cell) -> tuple[dict[str, Any], dict[str, list[Any]], Timeline]:
+    """Metrics, vectors per global rank, and the timeline of a cell with a unit calibration.
+
+    There are no seconds, so throughput and iteration time are None. ``iteration_units`` ends
+    with the last all-reduce, ``makespan_units`` with the last compute action.
+    """
+    costs, job = cell.calibration, cell.job
+    assert isinstance(costs, UnitCalibration)
+    schedule = generate(job.schedule)
+    program = lower(schedule, sync=job.sync, width=job.width)
+    timeline = simulate_units(program, all_reduce=costs.all_reduce, transfer=costs.transfer, width=job.width)
+    known = asdict(describe(schedule, Costs(transfer=costs.transfer)))
+    metrics: dict[str, Any] = {name: known[key] for key, name in _SCALARS.items()}
+    metrics |= {
+        "iteration_units": timeline.makespan,
+        "global_batch": job.global_batch,
+        "samples_per_s": None,
+        "iteration_seconds": None,
+        "iterations_seconds": [],
+    }
+    places = cell.layout.places
+    devices: dict[str, list[Any]] = {
+        "replica": [replica for replica, _ in places],
+        "device": [device for _, device in places],
+        "node": [cell.layout.node(rank) for rank in range(len(places))],
+    }
+    devices |= {name: [known[key][device] for _, device in places] for key, name in _VECTORS.items()}
+    return metrics, devices, timeline
