@@ -94,6 +94,10 @@ class Codes:
         """B, or I with a split backward."""
         return micro_batch * self.length + 2 * self.stages - 1 - stage
 
+    def weight(self, micro_batch: int, stage: int) -> int:
+        """W."""
+        return micro_batch * self.length + 3 * self.stages - 1 - stage
+
     def actions(self, row: Iterable[int]) -> tuple[Action, ...]:
         """The actions of a row of codes."""
         length, names, pipes, new = self.length, self.step_names, self.pipes, tuple.__new__

@@ -10,13 +10,17 @@ a chunk (B, or W) waits instead.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bitpipe.schedule.codes import Codes, Rows
 
 # Passes over all actions that one search may spend; keeps the largest schedules within seconds.
 _BUDGET = 1_500_000
+
+
+Placed = tuple[int, list[int]]
+"""A makespan in ticks and every code's start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +31,8 @@ class Graph:
     before: list[tuple[int, ...]]
     devices: list[int]
     ticks: list[int]
-    opens: bytearray  # the code takes a chunk of activations
-    closes: bytearray  # the code gives it back
+    opens: bytearray  # how many chunks of activations the code takes
+    closes: bytearray  # how many it gives back
     depth: int
 
     def reversed(self) -> Graph:
@@ -85,7 +89,7 @@ def build_graph(codes: Codes) -> Graph:
     )
 
 
-def list_pass(graph: Graph, priority: Sequence[int], cap: int | None) -> tuple[int, list[int]] | None:
+def list_pass(graph: Graph, priority: Sequence[int], cap: int | None) -> Placed | None:
     """One event-driven pass; smaller priority first, ties by code.
 
     Returns:
@@ -117,9 +121,13 @@ def list_pass(graph: Graph, priority: Sequence[int], cap: int | None) -> tuple[i
             if busy[device]:
                 continue
             first, rest = ready_open[device], ready_rest[device]
-            if first and held[device] < limit and (not rest or first[0] < rest[0]):
+            if (
+                first
+                and (not rest or first[0] < rest[0])
+                and held[device] + opens[by_rank[first[0]]] <= limit
+            ):
                 code = by_rank[pop(first)]
-                held[device] += 1
+                held[device] += opens[code]
             elif rest:
                 code = by_rank[pop(rest)]
             else:
@@ -141,8 +149,7 @@ def list_pass(graph: Graph, priority: Sequence[int], cap: int | None) -> tuple[i
             device = devices[code]
             busy[device] = False
             look.add(device)
-            if closes[code]:
-                held[device] -= 1
+            held[device] -= closes[code]
             for other in after[code]:
                 missing[other] -= 1
                 if not missing[other]:
@@ -152,50 +159,9 @@ def list_pass(graph: Graph, priority: Sequence[int], cap: int | None) -> tuple[i
     return (now, start) if placed == total else None
 
 
-def lattice(
-    codes: Codes, *, per_unit: int, forward_step: int = 2, backward_step: int = 4, period: int
-) -> list[int]:
-    """Priorities: the time at which each action would fall in an endless row of units.
-
-    With u the unit and i the number in the unit, F at period·u + forward_step·i + s and B at
-    period·u + vD + 2(vD−1−s) + backward_step·i. With a split backward I and W take one tick each:
-    I at … + vD + (vD−1−s) + 2i, and W fills in D ticks later.
-    """
-    stages = codes.stages
-    forward = list(range(stages))
-    if codes.split_backward:
-        back = [stages + step for step in range(stages)]
-        weight = [stages + step + codes.placement.depth for step in range(stages)]
-        backward_step = 2
-    else:
-        back = [stages + 2 * step for step in range(stages)]
-        weight = []
-    out: list[int] = []
-    for local in codes.locals:
-        unit, i = divmod(local, per_unit)
-        f, b = period * unit + forward_step * i, period * unit + backward_step * i
-        # Doubled, so that on a tie a backward (even) goes before a forward (odd).
-        out += [2 * (f + step) + 1 for step in forward]
-        out += [2 * (b + step) for step in back]
-        out += [2 * (b + step) + 1 for step in weight]
-    return out
-
-
-def _seeds(codes: Codes) -> Iterator[list[int]]:
-    depth, chunks = codes.placement.depth, codes.placement.chunks
-    half = max(1, depth // 2)
-    period = 6 * chunks * half
-    yield lattice(codes, per_unit=half, period=period)
-    yield lattice(
-        codes, per_unit=codes.micro_batches, period=0, forward_step=6 * chunks, backward_step=6 * chunks
-    )
-    yield lattice(codes, per_unit=half, period=max(1, period - half))
-    yield lattice(codes, per_unit=half, period=period, forward_step=4)
-
-
 def justified(
     graph: Graph, priority: Sequence[int], cap: int | None, goal: int, rounds: int
-) -> Iterator[tuple[int, list[int]]]:
+) -> Iterator[Placed]:
     """Feasible schedules from one seed, by alternating right and left justification."""
     back = graph.reversed()
     found = list_pass(graph, priority, cap)
@@ -222,20 +188,21 @@ def justified(
         yield found
 
 
-def search(codes: Codes, cap: int | None, goal: int, rounds: int = 12) -> tuple[int, list[int]] | None:
-    """The best schedule that the seeds lead to; stops at ``goal`` ticks.
+def search(
+    graph: Graph, seeds: Iterable[Sequence[int]], cap: int | None, goal: int, rounds: int = 12
+) -> Placed | None:
+    """The best schedule that the seeds lead to; stops at ``goal`` ticks or when the budget is spent.
 
     Returns:
         The makespan in ticks and every code's start, or None if every seed deadlocks.
     """
-    graph = build_graph(codes)
-    best: tuple[int, list[int]] | None = None
+    best: Placed | None = None
     spent = 0
-    for seed in _seeds(codes):
-        for span, start in justified(graph, seed, cap, goal, rounds):
-            spent += codes.total
-            if best is None or span < best[0]:
-                best = span, start
+    for seed in seeds:
+        for found in justified(graph, seed, cap, goal, rounds):
+            spent += len(graph.ticks)
+            if best is None or found[0] < best[0]:
+                best = found
             if best[0] <= goal or spent > _BUDGET:
                 return best
     return best

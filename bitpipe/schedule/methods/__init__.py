@@ -6,12 +6,14 @@ from types import MappingProxyType
 from bitpipe.schedule.methods.base import Method, Plan
 from bitpipe.schedule.methods.bitpipe import BITPIPE
 from bitpipe.schedule.methods.chimera import CHIMERA
+from bitpipe.schedule.methods.chimera_doubled import CHIMERA_DOUBLED
 from bitpipe.schedule.methods.dapple import DAPPLE
 from bitpipe.schedule.methods.gpipe import GPIPE
 from bitpipe.schedule.methods.interleaved import INTERLEAVED
+from bitpipe.schedule.methods.mixpipe import MIXPIPE
 
-METHODS: Mapping[str, Method] = MappingProxyType(
-    {method.name: method for method in (GPIPE, DAPPLE, INTERLEAVED, CHIMERA, BITPIPE)}
-)
+_ALL = (GPIPE, DAPPLE, INTERLEAVED, CHIMERA, CHIMERA_DOUBLED, MIXPIPE, BITPIPE)
+
+METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _ALL})
 
 __all__ = ["METHODS", "Method", "Plan"]

@@ -49,6 +49,7 @@ class Method:
         order: builds the rows.
         default_cap: chunks of activations per device that its own rule never exceeds.
         tunable_cap: whether ``cap`` and ``early_forward`` may be asked for.
+        can_split: whether its backward can be split into input and weight gradient.
         multiple_of_depth: whether N must be a multiple of D.
     """
 
@@ -69,4 +70,5 @@ class Method:
     order: Callable[[Plan], Rows]
     default_cap: Callable[[Placement, int], int | None]
     tunable_cap: bool = False
+    can_split: bool = True
     multiple_of_depth: bool = False

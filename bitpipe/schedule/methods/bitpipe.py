@@ -1,8 +1,7 @@
 """BitPipe: two interleaved pipes in opposite directions, V placement."""
 
-from bitpipe.schedule.bounds import lower_bound
 from bitpipe.schedule.codes import Rows
-from bitpipe.schedule.list_scheduling import rows_by_start, search
+from bitpipe.schedule.list_rule import list_rule
 from bitpipe.schedule.methods.base import Method, Plan
 from bitpipe.schedule.two_queues import two_queues, unit, unit_orders
 
@@ -11,20 +10,11 @@ def order(plan: Plan) -> Rows:
     """The unit at N = D, units concatenated by two queues at N = K·D, else the list rule."""
     depth = plan.placement.depth
     if plan.search or plan.codes.split_backward or depth % 2 or plan.micro_batches % depth:
-        return by_list_rule(plan)
+        return list_rule(plan.codes, plan.cap)
     if plan.micro_batches == depth:
         return unit(plan.codes)
     assert plan.cap is not None
     return two_queues(plan.codes, *unit_orders(plan.codes), plan.cap)
-
-
-def by_list_rule(plan: Plan) -> Rows:
-    """The list rule under the plan's cap."""
-    codes = plan.codes
-    goal = lower_bound(plan.placement, plan.micro_batches, cap=plan.cap, split_backward=codes.split_backward)
-    found = search(codes, plan.cap, round(goal * plan.placement.chunks))
-    assert found, "deadlock"
-    return rows_by_start(codes, found[1])
 
 
 BITPIPE = Method(

@@ -1,6 +1,7 @@
 """Chimera: two pipes in opposite directions, one chunk per device and direction."""
 
 from bitpipe.schedule.codes import Rows
+from bitpipe.schedule.list_rule import list_rule
 from bitpipe.schedule.list_scheduling import rows_by_start
 from bitpipe.schedule.methods.base import Method, Plan
 
@@ -11,6 +12,8 @@ def order(plan: Plan) -> Rows:
     Forwards and backwards take one slot each: with i the number in the unit and direction, F of
     stage s lies in slot 2i + s and B in slot 2i + 2D−1−s; units follow each other every 2D slots.
     """
+    if plan.codes.split_backward:
+        return list_rule(plan.codes, plan.cap)
     codes, depth = plan.codes, plan.placement.depth
     half = max(1, depth // 2)
     slots: list[int] = []

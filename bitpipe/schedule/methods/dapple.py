@@ -1,11 +1,14 @@
 """DAPPLE, also known as 1F1B: a backward as soon as there is one."""
 
 from bitpipe.schedule.codes import Rows
+from bitpipe.schedule.list_rule import list_rule
 from bitpipe.schedule.methods.base import Method, Plan
 
 
 def order(plan: Plan) -> Rows:
     """Stage r first does D−1−r forwards, then one forward and one backward in turn."""
+    if plan.codes.split_backward:
+        return list_rule(plan.codes, plan.cap)
     codes, count = plan.codes, plan.micro_batches
     rows: Rows = []
     for stage in range(codes.stages):

@@ -5,11 +5,17 @@ from bitpipe.schedule.methods.base import Method, Plan
 
 
 def order(plan: Plan) -> Rows:
+    """With a split backward each W directly follows its I, which frees the activation soonest."""
     codes, count = plan.codes, plan.micro_batches
-    return [
-        [codes.forward(m, stage) for m in range(count)] + [codes.backward(m, stage) for m in range(count)]
-        for stage in range(codes.stages)
-    ]
+    rows: Rows = []
+    for stage in range(codes.stages):
+        row = [codes.forward(m, stage) for m in range(count)]
+        for m in range(count):
+            row.append(codes.backward(m, stage))
+            if codes.split_backward:
+                row.append(codes.weight(m, stage))
+        rows.append(row)
+    return rows
 
 
 GPIPE = Method(

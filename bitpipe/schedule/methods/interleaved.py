@@ -1,6 +1,7 @@
 """1F1B-Int: Megatron-LM's interleaved schedule, v chunks per device in cyclic order."""
 
 from bitpipe.schedule.codes import Rows
+from bitpipe.schedule.list_rule import list_rule
 from bitpipe.schedule.methods.base import Method, Plan
 from bitpipe.schedule.placement import Placement
 
@@ -10,6 +11,8 @@ def order(plan: Plan) -> Rows:
 
     Device r warms up with 2(D−1−r) + (v−1)D forwards, or with all of them at N = D.
     """
+    if plan.codes.split_backward:
+        return list_rule(plan.codes, plan.cap)
     codes, depth, chunks = plan.codes, plan.placement.depth, plan.placement.chunks
     total = plan.micro_batches * chunks
     steps = []

@@ -1,0 +1,88 @@
+"""The list rule: any N, v, placement and activation cap; early forward is one such cap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bitpipe.errors import InputError
+from bitpipe.schedule.bounds import lower_bound
+from bitpipe.schedule.codes import Codes, Rows
+from bitpipe.schedule.list_scheduling import Graph, build_graph, list_pass, rows_by_start, search
+
+
+def list_rule(codes: Codes, cap: int | None) -> Rows:
+    """The best order that the seeds lead to under ``cap`` chunks per device.
+
+    Raises:
+        InputError: the cap is below v, so that not even one micro-batch fits.
+    """
+    placement = codes.placement
+    if cap is not None and cap < placement.chunks:
+        raise InputError("cap", cap, f"one micro-batch alone holds {placement.chunks} chunks on a device")
+    bound = lower_bound(placement, codes.micro_batches, cap=cap, split_backward=codes.split_backward)
+    graph = build_graph(codes)
+    found = search(graph, _seeds(codes, graph, cap), cap, round(bound * placement.chunks))
+    assert found, "the last seed is feasible"
+    return rows_by_start(codes, found[1])
+
+
+def lattice(
+    codes: Codes, *, per_unit: int, forward_step: int = 2, backward_step: int = 4, period: int
+) -> list[int]:
+    """Priorities: the time at which each action would fall in an endless row of units.
+
+    With u the unit and i the number in the unit, F at period·u + forward_step·i + s and B at
+    period·u + vD + 2(vD−1−s) + backward_step·i. With a split backward I and W take one tick each:
+    I at … + vD + (vD−1−s) + 2i, and W fills in D ticks later.
+    """
+    stages = codes.stages
+    forward = list(range(stages))
+    if codes.split_backward:
+        back = [stages + step for step in range(stages)]
+        weight = [stages + step + codes.placement.depth for step in range(stages)]
+        backward_step = 2
+    else:
+        back = [stages + 2 * step for step in range(stages)]
+        weight = []
+    out: list[int] = []
+    for local in codes.locals:
+        unit, i = divmod(local, per_unit)
+        f, b = period * unit + forward_step * i, period * unit + backward_step * i
+        # Doubled, so that on a tie a backward (even) goes before a forward (odd).
+        out += [2 * (f + step) + 1 for step in forward]
+        out += [2 * (b + step) for step in back]
+        out += [2 * (b + step) + 1 for step in weight]
+    return out
+
+
+def _seeds(codes: Codes, graph: Graph, cap: int | None) -> Iterator[list[int]]:
+    depth, chunks = codes.placement.depth, codes.placement.chunks
+    both = codes.placement.bidirectional
+    half = max(1, depth // 2) if both else depth
+    period = (6 if both else 3) * chunks * half
+    one = period // half
+    yield lattice(codes, per_unit=half, period=period)
+    yield lattice(codes, per_unit=codes.micro_batches, period=0, forward_step=one, backward_step=one)
+    yield lattice(codes, per_unit=half, period=max(1, period - half))
+    yield lattice(codes, per_unit=half, period=period, forward_step=4)
+    if cap is not None:
+        yield admitted(codes, graph, cap)
+
+
+def admitted(codes: Codes, graph: Graph, cap: int) -> list[int]:
+    """Starts of a schedule that keeps any cap ≥ v: at most ⌊C/v⌋ micro-batches are on their way.
+
+    A micro-batch holds at most v chunks on a device, so the cap cannot be reached, and nothing can
+    deadlock. At C = v one micro-batch goes at a time.
+    """
+    in_flight = cap // codes.placement.chunks
+    order = sorted(range(codes.micro_batches), key=lambda m: (codes.locals[m], codes.pipes[m]))
+    before, after = list(graph.before), list(graph.after)
+    for earlier, later in zip(order, order[in_flight:], strict=False):
+        last, first = (earlier + 1) * codes.length - 1, later * codes.length
+        before[first] += (last,)
+        after[last] += (first,)
+    found = list_pass(replace(graph, before=before, after=after), lattice(codes, per_unit=1, period=1), None)
+    assert found
+    return found[1]
