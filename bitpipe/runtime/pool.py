@@ -86,9 +86,9 @@ class Pool:
 
     def _settle_world(self) -> None:
         """Rank 0 opens a store on a free port; the others are told which."""
-        port = self._collect(lambda found: 0 in found, self._start_limit, self._start_limit, _plain)[0]
+        address = self._collect(lambda found: 0 in found, self._start_limit, self._start_limit, _plain)[0]
         for pipe in self._pipes[1:]:
-            pipe.send(port)
+            pipe.send(address)
         self._collect(lambda found: len(found) == self.ranks, self._start_limit, self._start_limit, _plain)
 
     def call(

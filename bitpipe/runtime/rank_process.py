@@ -25,16 +25,27 @@ _GLOO_TIMEOUT = datetime.timedelta(hours=24)  # the pool's watchdog is faster, a
 
 
 def serve(rank: int, size: int, pipe: Connection, board: Any) -> None:
-    """Join the world, then run what comes through the pipe until it closes."""
+    """A rank that a pool forked on its own machine: serve the pool until the pipe closes."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole terminal; the pool decides
-    scrub_environment()
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    answer(rank, size, pipe, memoryview(board).cast("B").cast("q")[3 * rank : 3 * rank + 3])
+
+
+def answer(rank: int, size: int, pipe: Connection, mine: memoryview, host: str = "127.0.0.1") -> None:
+    """Join the world, then run what comes through the pipe until it closes.
+
+    Args:
+        rank, size: in the world.
+        pipe: to the pool.
+        mine: three numbers that the pool sees: job, iteration, mark.
+        host: this machine, as the other ranks reach it.
+    """
+    scrub_environment()
     torch.set_num_threads(1)
-    mine = memoryview(board).cast("B").cast("q")[3 * rank : 3 * rank + 3]
     mine[2] = IDLE
     try:
-        _join(rank, size, pipe)
+        _join(rank, size, pipe, host)
         world = World(rank=rank, size=size, board=mine)
         pipe.send("ready")
         while True:
@@ -60,11 +71,12 @@ def serve(rank: int, size: int, pipe: Connection, board: Any) -> None:
         os._exit(1)
 
 
-def _join(rank: int, size: int, pipe: Connection) -> None:
+def _join(rank: int, size: int, pipe: Connection, host: str) -> None:
     """Meet the other ranks. Rank 0 binds any free port, so no port can be taken."""
     if rank == 0:
-        store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False)
-        pipe.send(store.port)
+        store = TCPStore(host, 0, size, is_master=True, wait_for_workers=False)
+        pipe.send((host, store.port))
     else:
-        store = TCPStore("127.0.0.1", pipe.recv(), size, is_master=False)
+        address, port = pipe.recv()
+        store = TCPStore(address, port, size, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_GLOO_TIMEOUT)
