@@ -55,6 +55,8 @@ class Progress:
 def outcome_of(record: Record) -> str:
     """A record in a few words."""
     if record.status is Status.OK:
+        if record.metrics["samples_per_s"] is None:  # a schedule alone has no seconds
+            return f"makespan {record.metrics['makespan_units']:g} stage forwards ({record.origin})"
         return f"{record.metrics['samples_per_s']:.2f} samples/s ({record.origin})"
     assert record.cause is not None
     rank = f"rank {record.cause.rank}: " if record.cause.rank is not None else ""
