@@ -67,14 +67,8 @@ class Calibration:
         for key in values:
             if key not in known:
                 raise InputError(f"calibration.{key}", values[key], f"allowed are {', '.join(sorted(known))}")
-        for key in (
-            "name",
-            "device",
-            "compute_efficiency",
-            "head_efficiency",
-            "op_overhead",
-            "optimizer_bytes",
-        ):
+        needed = [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
+        for key in needed:
             if key not in values:
                 raise InputError(f"calibration.{key}", "missing", "every calibration must give it")
         for key in (*PARAMETERS, "head_efficiency", "gradient_bytes"):

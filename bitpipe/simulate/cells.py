@@ -1,0 +1,152 @@
+"""Measured cells: jobs with the throughput that somebody measured or printed."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from bitpipe.errors import InputError
+from bitpipe.job import Job
+from bitpipe.models import ModelConfig
+from bitpipe.schedule.spec import ScheduleSpec
+from bitpipe.simulate import conf
+
+ABLATION = Path(__file__).resolve().parents[2] / "results" / "paper" / "table6_ablation.csv"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredCell:
+    """One job and its throughput.
+
+    Attributes:
+        variant: the label of the method's configuration in ``conf/method/``.
+        job: what was run.
+        samples_per_s: what came out.
+    """
+
+    variant: str
+    job: Job
+    samples_per_s: float
+
+    @property
+    def row(self) -> tuple[str, int, int, int, int]:
+        """What cells of one row of a table share."""
+        spec = self.job.schedule
+        return (
+            self.job.model.name,
+            spec.depth,
+            spec.micro_batches,
+            self.job.width,
+            self.job.micro_batch_size,
+        )
+
+    def __str__(self) -> str:
+        name, depth, micro_batches, width, size = self.row
+        return f"{name} D={depth} N={micro_batches} W={width} B={size} {self.variant}"
+
+
+@dataclass(frozen=True)
+class Methods:
+    """The method configurations by the label that tables use."""
+
+    @cached_property
+    def by_label(self) -> dict[str, dict[str, object]]:
+        found = {}
+        for name in conf.names("method"):
+            data = conf.read("method", name)
+            found[str(data.get("label", data["name"]))] = data
+        return found
+
+    def job(
+        self, label: str, *, model: ModelConfig, depth: int, width: int, size: int, micro_batches: int
+    ) -> Job:
+        """A job of the paper's experiments: half precision, the method's own sync and layout."""
+        try:
+            method = self.by_label[label]
+        except KeyError:
+            raise InputError("variant", label, f"allowed are {', '.join(sorted(self.by_label))}") from None
+        chunks, placement = method.get("chunks"), method.get("placement")
+        cap = method.get("cap")
+        spec = ScheduleSpec(
+            method=str(method["name"]),
+            depth=depth,
+            micro_batches=micro_batches,
+            chunks=None if chunks is None else int(str(chunks)),
+            placement=None if placement is None else str(placement),
+            cap=None if cap is None else int(str(cap)),
+            early_forward=bool(method.get("early_forward", False)),
+        )
+        return Job(
+            schedule=spec,
+            width=width,
+            micro_batch_size=size,
+            sync=str(method.get("sync", "late")),
+            layout=str(method.get("layout", "sequential")),
+            model=model,
+            precision="fp16",
+        )
+
+
+def read_cells(path: Path = ABLATION) -> list[MeasuredCell]:
+    """Read a table with the columns model, depth, data_parallel, micro_batch, micro_batches,
+    variant and samples_per_s.
+
+    Raises:
+        InputError: the file, a column or a value is missing or wrong.
+    """
+    methods = Methods()
+    try:
+        rows = list(csv.DictReader(path.read_text().splitlines()))
+    except OSError as error:
+        raise InputError("cells", path, f"cannot be read: {error.strerror}") from None
+    cells = []
+    for number, row in enumerate(rows, start=2):
+        try:
+            job = methods.job(
+                row["variant"],
+                model=conf.model(row["model"]),
+                depth=int(row["depth"]),
+                width=int(row["data_parallel"]),
+                size=int(row["micro_batch"]),
+                micro_batches=int(row["micro_batches"]),
+            )
+            value = float(row["samples_per_s"])
+        except KeyError as error:
+            raise InputError("cells", path, f"column {error.args[0]} is missing") from None
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError("cells", f"{path}:{number}", str(error)) from None
+        cells.append(MeasuredCell(variant=row["variant"], job=job, samples_per_s=value))
+    return cells
+
+
+def select(
+    cells: Sequence[MeasuredCell],
+    *,
+    variants: Sequence[str] = (),
+    depths: Sequence[int] = (),
+    micro_batches: Sequence[int] = (),
+) -> list[MeasuredCell]:
+    """Cells whose values are among those given; nothing given means all.
+
+    Raises:
+        InputError: none is left.
+    """
+    chosen = [
+        cell
+        for cell in cells
+        if (not variants or cell.variant in variants)
+        and (not depths or cell.job.schedule.depth in depths)
+        and (not micro_batches or cell.job.schedule.micro_batches in micro_batches)
+    ]
+    if not chosen:
+        raise InputError(
+            "cells",
+            f"variants {list(variants)}, depths {list(depths)}, micro-batches {list(micro_batches)}",
+            "no cell has all of these",
+        )
+    return chosen
