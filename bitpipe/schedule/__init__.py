@@ -9,6 +9,7 @@ from bitpipe.schedule.evaluation import UNIT, Costs, evaluate, held_chunks, peak
 from bitpipe.schedule.generate import generate, method_of, placement_of
 from bitpipe.schedule.lowering import lower
 from bitpipe.schedule.methods import METHODS, Method
+from bitpipe.schedule.own import schedule_from_rows
 from bitpipe.schedule.placement import PLACEMENTS, Placement
 from bitpipe.schedule.program import Instruction, Program
 from bitpipe.schedule.schedule import Schedule, pipe_of
@@ -52,4 +53,5 @@ __all__ = [
     "pipe_of",
     "placement_of",
     "schedule_bound",
+    "schedule_from_rows",
 ]

@@ -7,17 +7,20 @@ from bitpipe.schedule.bounds import early_forward_cap
 from bitpipe.schedule.codes import Codes
 from bitpipe.schedule.collector import paused
 from bitpipe.schedule.methods import METHODS, Method, Plan
-from bitpipe.schedule.placement import Placement
+from bitpipe.schedule.own import is_own, own_method, own_schedule
+from bitpipe.schedule.placement import PLACEMENTS, Placement
 from bitpipe.schedule.schedule import Schedule
 from bitpipe.schedule.spec import ScheduleSpec
 
 
 def method_of(spec: ScheduleSpec) -> Method:
-    """The registered method of a spec.
+    """The method of a spec; for a user's own schedule, what its rows tell.
 
     Raises:
         InputError: there is none of that name; the message has the nearest.
     """
+    if is_own(spec.method):
+        return own_method(spec)
     return METHODS[choose("method", spec.method, METHODS)]
 
 
@@ -25,11 +28,20 @@ def method_of(spec: ScheduleSpec) -> Method:
 def generate(spec: ScheduleSpec) -> Schedule:
     """Build the schedule that ``spec`` names.
 
+    An odd D is scheduled, too (section 1.1), where two directions meet on the middle device; what
+    trains needs an even one, see ``Method.needs``.
+
     Raises:
         InputError: the spec is impossible; one line with the nearest valid values.
+        ProgramError: a user's own schedule is wrong.
     """
+    if is_own(spec.method):
+        return own_schedule(spec)
     method = method_of(spec)
     placement = placement_of(spec)
+    if spec.split_backward and not method.can_split:
+        able = ", ".join(name for name, other in METHODS.items() if other.can_split)
+        raise InputError("split_backward", True, f"{method.title} does not split it", f"these do: {able}")
     count, empty = _micro_batches(spec, method, placement)
     codes = Codes(placement=placement, micro_batches=count, split_backward=spec.split_backward)
     plan = Plan(
@@ -50,29 +62,26 @@ def generate(spec: ScheduleSpec) -> Schedule:
 
 
 def placement_of(spec: ScheduleSpec) -> Placement:
-    """The placement of a registered method's spec.
+    """The placement of a spec.
 
     Raises:
         InputError: depth, chunks or placement do not suit the method.
     """
+    if is_own(spec.method):
+        return own_schedule(spec).placement
     method = method_of(spec)
     chunks = method.chunks if spec.chunks is None else spec.chunks
-    if spec.chunks is not None and spec.chunks != method.chunks and not method.any_chunks:
-        raise InputError("chunks", spec.chunks, f"{method.title} has {method.chunks} chunk per device")
-    name = method.placements[0] if spec.placement is None else spec.placement
-    choose("placement", name, {*method.placements} if spec.placement is None else _known(method, name))
+    if chunks != method.chunks and not method.any_chunks:
+        allowed = f"{method.title} has {method.chunks} chunk per device and direction"
+        raise InputError("chunks", chunks, allowed, f"nearest: {method.chunks}")
+    name = method.placements[0]
+    if spec.placement is not None:
+        name = choose("placement", spec.placement, PLACEMENTS)
+    if name not in method.placements:
+        raise InputError("placement", name, f"{method.title} uses {' or '.join(method.placements)}")
     if spec.depth < 2:
         raise InputError("depth", spec.depth, "a pipeline needs at least 2 devices", "nearest: 2")
     return Placement(name=name, depth=spec.depth, chunks=chunks, bidirectional=method.bidirectional)
-
-
-def _known(method: Method, name: str) -> tuple[str, ...]:
-    """The method's placements; raises with its title if ``name`` is a placement it cannot use."""
-    from bitpipe.schedule.placement import PLACEMENTS
-
-    if name in PLACEMENTS and name not in method.placements:
-        raise InputError("placement", name, f"{method.title} uses {' or '.join(method.placements)}")
-    return method.placements
 
 
 def _micro_batches(spec: ScheduleSpec, method: Method, placement: Placement) -> tuple[int, frozenset[int]]:

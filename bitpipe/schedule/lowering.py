@@ -19,7 +19,7 @@ from __future__ import annotations
 import heapq
 from typing import NamedTuple
 
-from bitpipe.errors import choose
+from bitpipe.errors import InputError, choose
 from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.codes import Codes, Rows
 from bitpipe.schedule.collector import paused
@@ -59,10 +59,20 @@ def lower(schedule: Schedule, *, sync: str, width: int = 1, tied: bool = False) 
         tied: the first and last stage share the embedding.
 
     Raises:
-        InputError: unknown ``sync``.
+        InputError: unknown ``sync``, or a stage's two replicas share a device (odd D).
         ProgramError: the schedule deadlocks.
     """
     choose("sync", sync, SYNCS)
+    placement = schedule.placement
+    if sync != "none" and placement.bidirectional:
+        down, up = placement.table
+        if any(a == b for a, b in zip(down, up, strict=True)):
+            raise InputError(
+                "depth",
+                schedule.depth,
+                "both replicas of a stage lie on one device; gradient sync needs an even depth",
+                f"nearest: {schedule.depth - 1} or {schedule.depth + 1}",
+            )
     codes = Codes.of(schedule)
     rows = [codes.encode(order) for order in schedule.orders]
     start, end = start_times(codes, rows, UNIT.steps(codes))

@@ -18,15 +18,18 @@ class Placement:
     ``sequential`` is v = 1; ``cyclic`` starts every round of D stages at device 0 again;
     ``v`` comes back the way it went, so that a turn stays on one device (section 1.2).
     The up pipe is the mirror image of the down pipe: device d becomes D−1−d.
+    ``own`` is read off a user's own schedule: ``own[pipe][stage]`` is the device.
     """
 
     name: str
     depth: int
     chunks: int = 1
     bidirectional: bool = False
+    own: tuple[tuple[int, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        choose("placement", self.name, PLACEMENTS)
+        if self.own is None:
+            choose("placement", self.name, PLACEMENTS)
         if self.depth < 1:
             raise InputError("depth", self.depth, "a pipeline needs at least one device")
         if self.chunks < 1:
@@ -49,6 +52,8 @@ class Placement:
     @cached_property
     def table(self) -> tuple[tuple[int, ...], ...]:
         """``table[pipe][stage]`` is the device."""
+        if self.own is not None:
+            return self.own
         down = []
         for stage in range(self.stages):
             round_, position = divmod(stage, self.depth)
