@@ -36,7 +36,8 @@ class Cell:
         cluster: modelled (simulate, virtual, emulate) or expected (cuda) hardware.
         backend: one of :data:`BACKENDS`.
         data: name and content fingerprint of the token source; ``none`` for ``simulate``.
-        calibration: the cost model's calibration; None where none is used.
+        calibration: of the cost model that predicts (simulate) or that gives links their weight
+            (scaled links); else None.
         links: ``scaled`` (virtual: keep the modelled cluster's ratio of communication to
             compute) or ``as_is``.
         options: further settings that determine the result (transport, compile, …).

@@ -61,15 +61,17 @@ def cell_of(config: Mapping[str, Any]) -> Cell:
     backend = config["backend"]["name"]
     choose("backend", backend, BACKENDS)
     job, options = _job(config)
-    simulated = backend == "simulate"
+    modelled = backend == "simulate" or config["backend"]["links"] == "scaled"
     calibration = config["calibration"]
-    if simulated and calibration is None:
-        raise InputError("calibration", "null", "backend=simulate needs one", "try calibration=physical")
+    if modelled and calibration is None:
+        raise InputError(
+            "calibration", "null", f"backend={backend} needs a cost model", "try calibration=physical"
+        )
     return Cell(
         job=job,
         cluster=Cluster.from_mapping(config["cluster"]),
         backend=backend,
-        calibration=calibration_of(calibration) if simulated else None,
+        calibration=calibration_of(calibration) if modelled else None,
         links=config["backend"]["links"],
         options={**config["backend"]["options"], **options},
         labels=config["experiment"]["labels"] or {"method": config["method"]["label"]},
@@ -91,6 +93,7 @@ def settings_of(config: Mapping[str, Any], launcher: str = "local") -> RunSettin
         data_path=Path(path).expanduser().resolve() if path else None,
         data_cache=(ROOT / config["data"]["cache"]).resolve(),
         rerun=config["rerun"],
+        timelines=config["timelines"],
         watchdog_s=config["watchdog_s"],
         wandb=WandbSettings(
             mode=choose("wandb.mode", mode, ("offline", "online", "disabled")),

@@ -97,6 +97,7 @@ class Config:
     results: str = "results"  # folder, relative to the repository
     rerun: bool = False  # run cells that have a finished record
     dry_run: bool = False  # list cells and shapes, start nothing
+    timelines: bool = True  # keep one iteration's timeline beside each record
     watchdog_s: float = 60.0  # seconds without progress until a run counts as hung
     wandb: WandbConfig = field(default_factory=WandbConfig)
 

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
+from experiments.attempt import begin, end
 from experiments.block import Block
-from experiments.cell import Cell
-from experiments.provenance import provenance
 from experiments.record import Cause, Record, Status
-from experiments.settings import RunSettings
 from experiments.simulated import simulate
 from experiments.store import Store
 from experiments.sweep import Sweep
+
+if TYPE_CHECKING:
+    from bitpipe.runtime.pool import Pool
 
 Report = Callable[[Record, str], None]
 """Told of every finished record, with the cell's name."""
 
 
-def run_block(block: Block, report: Report) -> list[Record]:
+def run_block(block: Block, report: Report, *, pool: Pool | None = None) -> list[Record]:
     """Run a block's cells and write one record each, whatever happens to them.
 
     Cells of ``simulate`` are predicted one after another; those of every other backend are run
     by one pool of ranks, in rotation.
+
+    Args:
+        block: the cells.
+        report: called with each record as soon as it is written.
+        pool: ranks that are up already; None starts them here and stops them at the end.
     """
     if block.backend == "simulate":
         records = []
@@ -34,7 +39,7 @@ def run_block(block: Block, report: Report) -> list[Record]:
         return records
     from experiments.ranks import run_ranks  # with torch
 
-    return run_ranks(block, report)
+    return run_ranks(block, report, pool=pool)
 
 
 def record_refusals(sweep: Sweep) -> None:
@@ -44,28 +49,6 @@ def record_refusals(sweep: Sweep) -> None:
         if point.refusal is None or store.finished(point.cell.id):
             continue
         cause = Cause(kind="input", message=str(point.refusal))
-        record = begin(point.cell, sweep.experiment, sweep.settings, store.claim(point.cell.id))
+        block = Block(experiment=sweep.experiment, cells=(point.cell,), settings=sweep.settings)
+        record = begin(point.cell, block, store.claim(point.cell.id))
         store.write(end(record, status=Status.INVALID, cause=cause))
-
-
-def begin(cell: Cell, experiment: str, settings: RunSettings, attempt: int) -> Record:
-    """A record of an attempt that starts now; its status says failed until :func:`end`."""
-    now = datetime.now(UTC).isoformat()
-    return Record(
-        cell=cell.id,
-        attempt=attempt,
-        status=Status.FAILED,
-        origin=cell.origin,
-        experiment=experiment,
-        identity=cell.identity(),
-        labels=cell.labels,
-        provenance=provenance(cell, settings.launcher),
-        started=now,
-        finished=now,
-        cause=Cause(kind="unfinished", message="the attempt did not end"),
-    )
-
-
-def end(record: Record, **changes: object) -> Record:
-    """The record of the same attempt, ended now."""
-    return replace(record, finished=datetime.now(UTC).isoformat(), **changes)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
@@ -54,6 +55,16 @@ class Cause:
     rank: int | None = None
     traceback: str | None = None
     signal: str | None = None
+
+    @classmethod
+    def of(cls, error: BaseException) -> Cause:
+        """An exception that this process caught."""
+        text = str(error).strip().splitlines()
+        return cls(
+            kind="exception",
+            message=f"{type(error).__name__}: {text[0] if text else ''}",
+            traceback="".join(traceback.format_exception(error)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bitpipe.schedule.timeline import Timeline
 from experiments.record import FINISHED, Record, RecordError
 
 
@@ -72,6 +73,13 @@ class Store:
         path = self.attempt(record.cell, record.attempt) / "record.json"
         write_json(path, record.document())
         return path
+
+    def write_timeline(self, record: Record, timeline: Timeline) -> str:
+        """Write one iteration's timeline beside a record; returns its file name."""
+        path = self.attempt(record.cell, record.attempt) / "timeline.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(timeline.document(), separators=(",", ":"), allow_nan=False) + "\n")
+        return path.name
 
     def read(self, cell: str, attempt: int) -> Record | None:
         """The record of one attempt; None if there is none, or none that can be read."""

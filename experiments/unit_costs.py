@@ -8,12 +8,12 @@ from typing import Any
 from bitpipe.schedule import Costs, Timeline, describe, generate, lower
 from bitpipe.simulate.unit_calibration import UnitCalibration
 from bitpipe.simulate.units import simulate_units
+from experiments.attempt import begin, end
 from experiments.block import Block
 from experiments.cell import Cell
 from experiments.record import Record, Status
-from experiments.store import Store, write_json
+from experiments.store import Store
 
-TIMELINE = "timeline.json"
 # What describe() tells per device → the name of the record's vector.
 _VECTORS = {
     "peak_activation_per_device": "peak_activation_ma",
@@ -34,14 +34,12 @@ _SCALARS = {
 
 def simulate_in_units(cell: Cell, block: Block) -> Record:
     """Simulate one cell with unit costs; write its timeline and its record."""
-    from experiments.execute import begin, end
-
     store = Store(block.settings.results)
     attempt = store.claim(cell.id)
-    record = begin(cell, block.experiment, block.settings, attempt)
+    record = begin(cell, block, attempt)
     metrics, devices, timeline = figures(cell)
-    write_json(store.attempt(cell.id, attempt) / TIMELINE, timeline.document())
-    record = end(record, status=Status.OK, cause=None, metrics=metrics, devices=devices, timeline=TIMELINE)
+    name = store.write_timeline(record, timeline)
+    record = end(record, status=Status.OK, cause=None, metrics=metrics, devices=devices, timeline=name)
     store.write(record)
     return record
 

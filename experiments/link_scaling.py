@@ -1,0 +1,138 @@
+"""Links for a small model that weigh as much, against its compute, as the cluster's do for the
+paper's model.
+
+A tiny model on this CPU would talk for nothing over A800 links. So bandwidths and latencies are
+scaled until transfer time / chunk forward and all-reduce time / chunk forward are those of the
+modelled cluster with the paper's model of the same family. With b bytes of a boundary activation,
+g of a stage's gradient, f seconds of a chunk forward (primes: the small model here):
+
+    P2P bandwidth x (b'/b)(f/f'),   all-reduce bandwidth x (g'/g)(f/f'),   latency x f'/f
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from math import inf
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from bitpipe.cluster import Link, Links
+from bitpipe.models import ModelConfig, arithmetic
+from bitpipe.schedule import placement_of
+from bitpipe.simulate.calibration import Calibration
+from bitpipe.simulate.cost import CostModel
+from bitpipe.simulate.unit_calibration import UnitCalibration
+from experiments.cell import Cell
+
+REFERENCE = {"bert": "bert_64", "gpt": "gpt_96"}
+ITEM_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
+_MODELS = Path(__file__).resolve().parent.parent / "conf" / "model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """Factors for one block; goes into the record.
+
+    Attributes:
+        reference: model whose ratios are kept; ``unit`` for the calibration without hardware.
+        forward_seconds: mean chunk forward of this model here.
+        p2p_bandwidth, all_reduce_bandwidth, latency: what the cluster's values are multiplied by.
+        modelled_forward_seconds: mean chunk forward of the reference on the modelled cluster.
+    """
+
+    reference: str
+    forward_seconds: float
+    p2p_bandwidth: float = 1.0
+    all_reduce_bandwidth: float = 1.0
+    latency: float = 1.0
+    modelled_forward_seconds: float | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+def scale_of(cell: Cell, forward_seconds: float) -> Scale:
+    """The factors for a cell's model, given its mean chunk forward here."""
+    if isinstance(cell.calibration, UnitCalibration):
+        return Scale(reference=cell.calibration.name, forward_seconds=forward_seconds)
+    costs = modelled(cell)
+    stages = costs.placement.stages
+    modelled_forward = fmean(costs.forward_seconds) + costs.calibration.op_overhead
+    slower = modelled_forward / forward_seconds
+    message = message_bytes(cell) / arithmetic.boundary_bytes(
+        costs.job.model, costs.job.micro_batch_size, costs.element
+    )
+    gradient = fmean(gradient_bytes(cell, stages)) / fmean(costs.gradient_bytes)
+    return Scale(
+        reference=costs.job.model.name,
+        p2p_bandwidth=message * slower,
+        all_reduce_bandwidth=gradient * slower,
+        latency=1 / slower,
+        modelled_forward_seconds=modelled_forward,
+        forward_seconds=forward_seconds,
+    )
+
+
+def links_of(cell: Cell, scale: Scale | None) -> Links:
+    """What transfers cost on the cell's own layout; as the cluster has them where ``scale`` is None."""
+    if scale is None:
+        return Links.of(cell.cluster, cell.layout)
+    if isinstance(cell.calibration, UnitCalibration):
+        return _in_units(cell, cell.calibration, scale)
+    links = modelled(cell).links
+
+    def scaled(link: Link, bandwidth: float) -> Link:
+        return Link(bandwidth=link.bandwidth * bandwidth, latency=link.latency * scale.latency)
+
+    return replace(
+        links,
+        p2p_intra=scaled(links.p2p_intra, scale.p2p_bandwidth),
+        p2p_inter=scaled(links.p2p_inter, scale.p2p_bandwidth),
+        all_reduce_intra=scaled(links.all_reduce_intra, scale.all_reduce_bandwidth),
+        all_reduce_inter=scaled(links.all_reduce_inter, scale.all_reduce_bandwidth),
+    )
+
+
+def _in_units(cell: Cell, costs: UnitCalibration, scale: Scale) -> Links:
+    """Transfers and all-reduces that take what the unit calibration says, in stage forwards."""
+    stage = scale.forward_seconds * placement_of(cell.job.schedule).chunks
+    hop = Link(bandwidth=inf, latency=costs.transfer * stage)
+    ring = Link(bandwidth=inf, latency=costs.all_reduce * stage)
+    return Links(
+        layout=cell.layout, p2p_intra=hop, p2p_inter=hop, all_reduce_intra=ring, all_reduce_inter=ring
+    )
+
+
+def modelled(cell: Cell) -> CostModel:
+    """The cost model of the cell's schedule with the reference model in half precision."""
+    assert isinstance(cell.calibration, Calibration)
+    job = replace(cell.job, model=reference_of(cell.job.model.family), precision="fp16")
+    return CostModel(job=job, cluster=cell.cluster, calibration=cell.calibration)
+
+
+@cache
+def reference_of(family: str) -> ModelConfig:
+    """The paper's model of a family."""
+    import yaml
+
+    return ModelConfig(**yaml.safe_load((_MODELS / f"{REFERENCE[family]}.yaml").read_text()))
+
+
+def message_bytes(cell: Cell) -> float:
+    """Bytes of a boundary activation here."""
+    job = cell.job
+    return arithmetic.boundary_bytes(job.model, job.micro_batch_size, ITEM_BYTES[job.precision])
+
+
+def gradient_bytes(cell: Cell, stages: int) -> Sequence[float]:
+    """Bytes of each stage's gradient here; gradients are summed in at least fp32."""
+    job = cell.job
+    size = max(4, ITEM_BYTES[job.precision])
+    shared = job.model.tied_embeddings
+    return [
+        size * arithmetic.stage_parameters(job.model, stages, stage, shared=shared) for stage in range(stages)
+    ]

@@ -1,0 +1,221 @@
+"""A block on real ranks: links, data, run, records, wandb."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from bitpipe.runtime.block import run_block as run_jobs
+from bitpipe.runtime.clocks import Nominal
+from bitpipe.runtime.failure import RankFailure
+from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.result import Cause as RunCause
+from bitpipe.runtime.result import RunResult
+from bitpipe.schedule.action import Kind
+from experiments.attempt import begin, end
+from experiments.block import Block
+from experiments.cell import CLOCKS, Cell
+from experiments.data import WITHOUT_DATA, dataset_of
+from experiments.link_scaling import Scale, links_of, scale_of
+from experiments.rank_rows import reduced_rows
+from experiments.record import Cause, Record, Status
+from experiments.store import Store
+from experiments.wandb_sink import publish
+
+
+class ReportingPool(Pool):
+    """A pool that tells of a failed job at once, while the block's other jobs start again."""
+
+    failed: Callable[[Sequence[Any], RankFailure], None] = staticmethod(lambda runs, failure: None)
+
+    def call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        try:
+            return super().call(function, *arguments, **options)
+        except RankFailure as failure:
+            self.failed(arguments[0] if arguments else (), failure)
+            raise
+
+
+def run_ranks(
+    block: Block, report: Callable[[Record, str], None], *, pool: Pool | None = None
+) -> list[Record]:
+    """Run a block on one pool of ranks and write a record for every cell.
+
+    A failed cell's record is written when it fails; the others then start again from nothing
+    on new ranks, so that no measurement is stitched together.
+    """
+    begun = _Begun(block, report)
+    own = pool or ReportingPool(block.ranks, watchdog=block.settings.watchdog_s)
+    if isinstance(own, ReportingPool):
+        own.failed = begun.failed
+    try:
+        _run(block, begun, own)
+    except Exception as error:  # a defect of ours, or of a program: no cell of the block can run
+        begun.all_failed(Cause.of(error))
+    finally:
+        if pool is None:
+            own.close()
+    return [begun.records[cell.id] for cell in block.cells]
+
+
+class _Begun:
+    """The block's attempts, and which of them have ended."""
+
+    def __init__(self, block: Block, report: Callable[[Record, str], None]) -> None:
+        self.block, self.report = block, report
+        self.store = Store(block.settings.results)
+        self.records = {cell.id: begin(cell, block, self.store.claim(cell.id)) for cell in block.cells}
+        self.ended: set[str] = set()
+
+    def folder(self, cell: Cell) -> Path:
+        return self.store.attempt(cell.id, self.records[cell.id].attempt)
+
+    def failed(self, runs: Sequence[Any], failure: RankFailure) -> None:
+        """Write the record of a job that failed just now."""
+        if failure.cause.kind == "timeout" or not 0 <= failure.job < len(runs):
+            return  # everyone's or nobody's: the results will say
+        for cell in self.block.cells:
+            if runs[failure.job].out == self.folder(cell):
+                self.finish(cell, status=Status(failure.status), cause=_cause(failure.cause))
+
+    def all_failed(self, cause: Cause) -> None:
+        for cell in self.block.cells:
+            self.finish(cell, status=Status.FAILED, cause=cause)
+
+    def finish(self, cell: Cell, **changes: Any) -> None:
+        """End an attempt: the record first, then wandb's copy, then the record with what became of it."""
+        if cell.id in self.ended:
+            return
+        self.ended.add(cell.id)
+        settings = self.block.settings.wandb
+        record = end(self.records[cell.id], **changes)
+        if settings.mode != "disabled":
+            self.store.write(replace(record, wandb={"state": "pending"}))
+            folder = self.folder(cell)
+            record = replace(record, wandb=publish(record, reduced_rows(folder), folder, settings))
+        self.store.write(record)
+        self.records[cell.id] = record
+        self.report(record, str(cell))
+
+
+def _run(block: Block, begun: _Begun, pool: Pool) -> None:
+    cells = block.cells
+    clock = CLOCKS[block.backend]
+    data = None if block.backend in WITHOUT_DATA else dataset_of(block.settings, cells[0].job.model)
+    nominal = [_nominal(cell) for cell in cells] if clock == "deadline" else None
+    scale = None
+    if cells[0].links == "scaled":
+        forward = nominal[0].forward if nominal else _forward_seconds(cells[0], pool, data)
+        scale = scale_of(cells[0], forward)
+    results = run_jobs(
+        [cell.job for cell in cells],
+        clock=clock,
+        links=[links_of(cell, scale) for cell in cells],
+        data=data,
+        out=[begun.folder(cell) for cell in cells],
+        nominal=nominal,
+        pool=pool,
+        watchdog=block.settings.watchdog_s,
+    )
+    for cell, result in zip(cells, results, strict=True):
+        begun.finish(cell, **_changes(cell, result, scale, begun))
+
+
+def _forward_seconds(cell: Cell, pool: Pool, data: Any) -> float:
+    """Mean chunk forward of the cell's model on these ranks: one warm-up iteration, then one that counts.
+
+    Raises:
+        RuntimeError: the ranks failed.
+    """
+    spec = cell.job.schedule
+    few = replace(spec, micro_batches=min(spec.micro_batches, spec.depth), cap=None, early_forward=False)
+    job = replace(cell.job, schedule=few, iterations=2, measured=1)
+    links = [links_of(cell, None)]
+    (result,) = run_jobs([job], clock="virtual", links=links, data=data, pool=pool)
+    if result.status != "ok":
+        assert result.cause is not None
+        raise RuntimeError(f"measuring a chunk's forward: {result.cause.message}")
+    return fmean(s for (_, action), s in result.durations().items() if action.kind is Kind.F)
+
+
+def _nominal(cell: Cell) -> Nominal:
+    """What operations last under the deadline clock: a stage forward split over its chunks."""
+    from bitpipe.schedule import placement_of
+
+    stage = float(cell.options["stage_forward_ms"]) / 1000
+    chunk = stage / placement_of(cell.job.schedule).chunks
+    return Nominal(forward=chunk, backward=2 * chunk)
+
+
+def _changes(cell: Cell, result: RunResult, scale: Scale | None, begun: _Begun) -> dict[str, Any]:
+    """What a run's result says about its record."""
+    record = begun.records[cell.id]
+    provenance = dict(record.provenance)
+    if scale is not None:
+        provenance["link_scale"] = scale.document()
+    if result.status != "ok":
+        assert result.cause is not None
+        return {
+            "status": Status(result.status),
+            "cause": _cause(result.cause),
+            "provenance": provenance,
+        }
+    provenance["hosts"] = sorted({rank.host for rank in result.reports})
+    return {
+        "status": Status.OK,
+        "cause": None,
+        "metrics": _metrics(result),
+        "devices": _devices(cell, result),
+        "provenance": provenance,
+        "timeline": begun.store.write_timeline(record, result.timeline())
+        if begun.block.settings.timelines
+        else None,
+    }
+
+
+def _metrics(result: RunResult) -> dict[str, Any]:
+    seconds, counted = list(result.seconds), list(result.seconds[-result.job.measured :])
+    metrics: dict[str, Any] = {
+        "samples_per_s": result.samples_per_s,
+        "iteration_seconds": fmean(counted),
+        "iteration_seconds_median": median(counted),
+        "iteration_seconds_min": min(counted),
+        "iteration_seconds_max": max(counted),
+        "iterations_seconds": seconds,
+        "global_batch": result.job.global_batch,
+        "bubble_ratio": result.timeline().bubble_ratio,
+        "losses": list(result.losses),
+    }
+    if result.norms:
+        metrics["gradient_norms"] = list(result.norms)
+    if result.origin == "emulated":
+        metrics["lag_seconds"] = result.lag
+    return metrics
+
+
+def _devices(cell: Cell, result: RunResult) -> dict[str, list[Any]]:
+    layout, vectors = cell.layout, {name: list(values) for name, values in result.vectors.items()}
+    held = [values for name, values in vectors.items() if name.endswith("_bytes")]
+    if held:
+        vectors["peak_memory_bytes"] = [sum(parts) for parts in zip(*held, strict=True)]
+    if "peak_activation_bytes" in vectors:
+        vectors["activation_bytes"] = vectors.pop("peak_activation_bytes")
+    return {
+        "replica": [replica for replica, _ in layout.places],
+        "device": [device for _, device in layout.places],
+        "node": [layout.node(rank) for rank in range(layout.size)],
+        **vectors,
+    }
+
+
+def _cause(cause: RunCause) -> Cause:
+    return Cause(
+        kind=cause.kind,
+        message=cause.message,
+        rank=cause.rank,
+        traceback=cause.traceback,
+        signal=cause.signal,
+    )

@@ -1,0 +1,141 @@
+"""wandb's copy of an attempt: a sink, never the only record, and never a reason to fail.
+
+It is written after the attempt, from the same rows as the ranks' own logs, so it can neither
+slow a measurement down nor end it. The first thing that goes wrong switches it off; the record
+says what that was. ``wandb sync --yes DIR`` uploads an offline run later.
+"""
+
+from __future__ import annotations
+
+import netrc
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from experiments.record import Record, plain
+from experiments.settings import WandbSettings
+
+PROBE_S = 5.0
+ENVIRONMENT = {
+    "WANDB_SILENT": "true",
+    "WANDB_CONSOLE": "off",
+    "WANDB_X_DISABLE_STATS": "true",
+    "WANDB_X_TRANSACTION_LOG_FLUSH_INTERVAL": "1",
+    "WANDB_INIT_TIMEOUT": "20",
+    "WANDB_FINISH_TIMEOUT": "20",  # 0 would wait for ever
+    "WANDB_X_SERVICE_WAIT": "20",
+}
+"""Set before wandb is imported, unless the user has set them."""
+
+
+def publish(
+    record: Record, rows: Sequence[Mapping[str, Any]], folder: Path, settings: WandbSettings
+) -> dict[str, Any]:
+    """Write one run: configuration, one row per iteration, summary, tags.
+
+    Args:
+        record: the attempt.
+        rows: per iteration what the ranks logged, reduced over ranks.
+        folder: the attempt's folder; the run goes to ``wandb`` below it.
+        settings: where to.
+
+    Returns:
+        The record's ``wandb`` entry: what happened. Nothing is raised.
+    """
+    if settings.mode == "disabled":
+        return {"state": "off"}
+    for key, value in ENVIRONMENT.items():
+        os.environ.setdefault(key, value)
+    mode, note = settings.mode, None
+    try:
+        if mode == "online":
+            note = _why_offline()
+            mode = "offline" if note else mode
+        directory = _write(record, rows, folder, settings, mode)
+    except Exception as error:  # whatever it is, the attempt's own result stands
+        return {"state": "broken", "directory": None, "error": f"{type(error).__name__}: {error}"[:500]}
+    return {"state": mode, "directory": directory, "error": note}
+
+
+def _write(
+    record: Record,
+    rows: Sequence[Mapping[str, Any]],
+    folder: Path,
+    settings: WandbSettings,
+    mode: str,
+) -> str:
+    import wandb
+
+    identity, schedule = record.identity, record.identity["job"]["schedule"]
+    run = wandb.init(
+        mode="online" if mode == "online" else "offline",
+        dir=folder,
+        project=settings.project,
+        entity=settings.entity,
+        group=record.experiment,
+        job_type=identity["backend"],
+        id=f"{record.cell}-a{record.attempt}",
+        name=f"{schedule['method']} D{schedule['depth']} N{schedule['micro_batches']} {record.cell}",
+        tags=_tags(record),
+        config=plain(
+            {**identity, "cell": record.cell, "attempt": record.attempt, "labels": dict(record.labels)}
+        ),
+        reinit="finish_previous",
+        settings=wandb.Settings(
+            save_code=False, disable_git=True, disable_job_creation=True, x_disable_meta=True
+        ),
+    )
+    try:
+        directory = Path(run.dir).resolve()
+        if not directory.is_relative_to(folder.resolve()):  # wandb moves to the temp dir in silence
+            raise OSError(f"the attempt's folder cannot be written, wandb chose {directory.parent.name}")
+        for step, row in enumerate(rows):
+            run.log(plain(dict(row)), step=step)
+        run.summary.update(_summary(record))
+    finally:
+        run.finish(exit_code=0 if record.status == "ok" else 1)
+    return str(directory.parent.relative_to(folder.resolve()))
+
+
+def _tags(record: Record) -> list[str]:
+    job = record.identity["job"]
+    names = [record.origin, record.status, job["schedule"]["method"], job["model"]["name"]]
+    return [str(name) for name in [*names, *record.labels.values()]]
+
+
+def _summary(record: Record) -> dict[str, Any]:
+    """Scalars as they are; the vectors over devices once, here."""
+    summary: dict[str, Any] = {"status": record.status.value, "origin": record.origin.value}
+    if record.cause:
+        summary["cause"] = record.cause.message
+    summary |= {f"metrics/{name}": value for name, value in record.metrics.items()}
+    summary |= {f"devices/{name}": list(values) for name, values in record.devices.items()}
+    result: dict[str, Any] = plain(summary)
+    return result
+
+
+def _why_offline() -> str | None:
+    """Why an online run is written offline instead; None if the server answers."""
+    import wandb
+
+    settings = wandb.setup().settings
+    address = urlsplit(str(settings.base_url))
+    if not (settings.api_key or _in_netrc(address.hostname or "")):
+        return "no API key: written offline, upload with wandb sync"
+    port = address.port or (443 if address.scheme == "https" else 80)
+    try:
+        socket.create_connection((address.hostname or "", port), timeout=PROBE_S).close()
+    except OSError as error:
+        return f"server not reachable ({error}): written offline, upload with wandb sync"
+    return None
+
+
+def _in_netrc(host: str) -> bool:
+    """Whether ``wandb login`` has left a key for the server."""
+    try:
+        return netrc.netrc().authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

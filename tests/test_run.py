@@ -1,0 +1,125 @@
+"""``python run.py`` as a newcomer types it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(*arguments: str, results: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "run.py"), *arguments]
+    if results is not None:
+        command.append(f"results={results}")
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+
+
+def test_help_names_the_backends_in_order_and_every_group() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    text = done.stdout
+    assert text.index("simulate") < text.index("virtual") < text.index("cuda") < text.index("emulate")
+    for name in ("table6_ablation", "bitpipe_without_v", "a800", "dry_run=true", "-m"):
+        assert name in text
+
+
+def test_help_takes_less_than_two_seconds() -> None:
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        run("--help")
+        times.append(time.perf_counter() - begin)
+    assert min(times) < 2.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["method=bitpip"], "method=bitpip: allowed are"),
+        (["method=bitpipe", "depth=5"], "depth=5: BitPipe needs an even depth"),
+        (["dept=4"], "dept: no such key (did you mean depth?)"),
+        (["method.cp=4"], "method.cp: no such key (did you mean method.cap?)"),
+        (["cluster=a80"], "did you mean a800?"),
+        (["method=bitpipe,dapple"], "add -m"),
+        (["+experiment=table6", "-m"], "did you mean table6_ablation?"),
+        (["rerun=perhaps"], "rerun"),
+        (["depth=["], "depth=["),
+    ],
+)
+def test_bad_input_is_one_line_and_a_status(arguments: list[str], line: str, tmp_path: Path) -> None:
+    done = run(*arguments, results=tmp_path / "results")
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_two_experiments_at_once_are_refused_with_the_commands_to_type(tmp_path: Path) -> None:
+    done = run("+experiment=table6_ablation,table6_ablation", "-m", results=tmp_path / "results")
+    assert done.returncode == 2
+    assert done.stderr.count("python run.py +experiment=table6_ablation") == 2
+    assert not (tmp_path / "results").exists()
+
+
+def test_dry_run_lists_cells_and_shapes_and_starts_nothing(tmp_path: Path) -> None:
+    done = run(
+        "+experiment=table6_ablation", "-m", "dry_run=true", "hydra/launcher=local", results=tmp_path / "r"
+    )
+    assert done.returncode == 0, done.stderr
+    first = done.stdout.splitlines()[0]
+    assert first.startswith("backend=")
+    assert "launcher=local (as forced)" in first
+    assert "24 cells" in done.stdout
+    assert "8 of 1x4, 8 of 1x8, 8 of 2x8" in done.stdout
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """Table 6, simulated once for the tests below."""
+    results = tmp_path_factory.mktemp("results")
+    return results, run(
+        "+experiment=table6_ablation", "backend=simulate", "hydra/launcher=local", "-m", results=results
+    )
+
+
+def test_table_6_is_simulated_with_progress_and_its_table(
+    simulated: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    results, done = simulated
+    assert done.returncode == 0, done.stderr
+    assert "[24/24] ok" in done.stdout
+    assert "table6_ablation: 24 cells: 24 ok" in done.stdout
+    records = [json.loads(path.read_text()) for path in results.glob("cells/*/a1/record.json")]
+    assert {record["status"] for record in records} == {"ok"}
+    assert {record["origin"] for record in records} == {"simulated"}
+    assert all(len(record["devices"]["peak_memory_bytes"]) in (4, 8, 16) for record in records)
+    (manifest,) = results.glob("sweeps/table6_ablation/*.json")
+    assert len(json.loads(manifest.read_text())["cells"]) == 24
+    assert (results / "tables" / "table6_ablation.csv").exists(), "analysis drew the table"
+
+
+def test_a_second_run_skips_what_is_finished_and_says_so(
+    simulated: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    results, _ = simulated
+    again = run(
+        "+experiment=table6_ablation", "backend=simulate", "hydra/launcher=local", "-m", results=results
+    )
+    assert again.returncode == 0
+    assert "24 of 24 cells are finished and skipped" in again.stdout
+    assert not list(results.glob("cells/*/a2"))
+
+
+def test_without_m_one_cell_runs_and_says_that_it_is_one_of_24(tmp_path: Path) -> None:
+    done = run("+experiment=table6_ablation", "backend=simulate", "depth=4", results=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "table6_ablation has 24 cells; this runs one of them" in done.stdout
+    assert "add -m" in done.stdout
+    assert len(list(tmp_path.glob("cells/*"))) == 1
