@@ -122,7 +122,7 @@ def _write(arguments: argparse.Namespace, calibration: object, cells: Sequence[s
     assert isinstance(calibration, Calibration)
     kept = [] if set(calibration.fitted) <= set(arguments.parameters) else calibration.cells.split("; ")
     described = "; ".join(dict.fromkeys(filter(None, (*kept, *cells))))
-    sources = dict(calibration.sources) | {p: "fitted to the cells" for p in arguments.parameters}
+    sources = dict(calibration.sources) | dict.fromkeys(arguments.parameters, "fitted to the cells")
     data = asdict(replace(calibration, cells=described, sources=sources))
     data["fitted"] = list(calibration.fitted)
     command = " ".join(f"--{k.replace('_', '-')} {' '.join(map(str, v))}" for k, v in _given(arguments))

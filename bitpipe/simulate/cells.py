@@ -70,13 +70,15 @@ class Methods:
             raise InputError("variant", label, f"allowed are {', '.join(sorted(self.by_label))}") from None
         chunks, placement = method.get("chunks"), method.get("placement")
         cap = method.get("cap")
+        if not isinstance(cap, int | None):
+            raise InputError("method.cap", cap, "only a number can be read here", f"variant {label}")
         spec = ScheduleSpec(
             method=str(method["name"]),
             depth=depth,
             micro_batches=micro_batches,
             chunks=None if chunks is None else int(str(chunks)),
             placement=None if placement is None else str(placement),
-            cap=None if cap is None else int(str(cap)),
+            cap=cap,
             early_forward=bool(method.get("early_forward", False)),
         )
         return Job(

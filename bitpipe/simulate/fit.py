@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from bitpipe.cluster import Cluster
@@ -89,17 +90,21 @@ def fit(
     def at(values: Sequence[float]) -> Calibration:
         return replace(base, **dict(zip(parameters, map(float, values), strict=True)))  # type: ignore[arg-type]
 
+    def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        calibration = at(values.tolist())
+        return np.array([error(cell, cluster, calibration) for cell in cells])
+
     start = []
     for parameter in parameters:
         low, high = RANGES[parameter]
         value = getattr(base, parameter)
         start.append(min(max(0.1 if value is None else value, low * 1.01 + 1e-9), high * 0.99))
     found = least_squares(
-        lambda values: [error(cell, cluster, at(values)) for cell in cells],
+        residuals,
         start,
         bounds=([RANGES[p][0] for p in parameters], [RANGES[p][1] for p in parameters]),
         x_scale=[_SCALES[p] for p in parameters],
-        diff_step=1e-3,
+        diff_step=[1e-3] * len(parameters),
     )
     fitted = replace(
         at([float(f"{value:.4g}") for value in np.asarray(found.x)]),
