@@ -73,7 +73,8 @@ def _prepare(options: argparse.Namespace) -> None:
 
 def _describe(manifest: Manifest) -> None:
     print(
-        f"{manifest.name}: {manifest.documents} documents, {manifest.tokens} tokens, "
+        f"{manifest.name}: {manifest.documents} documents, {manifest.sequences} sequences, "
+        f"{manifest.tokens} tokens, "
         f"{manifest.tokenizer} with {manifest.vocabulary} entries, fingerprint {manifest.fingerprint}"
     )
 

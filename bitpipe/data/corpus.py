@@ -1,4 +1,4 @@
-"""A prepared corpus on disk: one flat array of tokens, document ends, tokenizer, manifest."""
+"""A prepared corpus on disk: tokens in Megatron's layout, their tokenizer, and a manifest."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bitpipe.data.indexed import read_index, read_tokens
 from bitpipe.errors import InputError
 
-FORMAT = 1
-MANIFEST, TOKENS, ENDS, TOKENIZER = "manifest.json", "tokens.bin", "ends.bin", "tokenizer.json"
+FORMAT = 2
+MANIFEST, TOKENIZER = "manifest.json", "tokenizer.json"
+PREFIX = "tokens"
+TOKENS, INDEX = f"{PREFIX}.bin", f"{PREFIX}.idx"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +30,8 @@ class Manifest:
         tokenizer: ``wordpiece`` or ``bpe``.
         vocabulary: entries of the tokenizer.
         special: special tokens and their ids.
-        dtype: numpy type of ``tokens.bin``; ``ends.bin`` is int64, one end per document.
-        tokens, documents: counts.
+        tokens, sequences, documents: counts. A sequence is a sentence for BERT, a document
+            for GPT.
         checksums: sha256 of every other file.
         format: version of this layout.
     """
@@ -38,8 +41,8 @@ class Manifest:
     tokenizer: str
     vocabulary: int
     special: dict[str, int]
-    dtype: str
     tokens: int
+    sequences: int
     documents: int
     checksums: dict[str, str] = field(default_factory=dict)
     format: int = FORMAT
@@ -76,26 +79,22 @@ def sha256(path: Path) -> str:
 
 
 def verify(folder: Path, *, deep: bool = False) -> Manifest:
-    """Check a prepared folder: files there and complete; with ``deep`` also every checksum.
+    """Check a prepared folder: files there, complete and consistent; with ``deep`` also every checksum.
 
     Raises:
         InputError: naming the first file that is missing, truncated or altered.
     """
     manifest = read_manifest(folder)
-    sizes = {TOKENS: manifest.tokens * np.dtype(manifest.dtype).itemsize, ENDS: manifest.documents * 8}
-    for name in manifest.checksums:
+    for name, checksum in manifest.checksums.items():
         path = folder / name
         if not path.is_file():
             raise InputError("data.path", path, "missing from the prepared corpus", "prepare it again")
-        if name in sizes and path.stat().st_size != sizes[name]:
-            raise InputError(
-                "data.path",
-                path,
-                f"has {path.stat().st_size} bytes where the manifest says {sizes[name]}",
-                "prepare it again",
-            )
-        if deep and sha256(path) != manifest.checksums[name]:
+        if deep and sha256(path) != checksum:
             raise InputError("data.path", path, "does not match its checksum", "prepare it again")
+    index = read_index(folder / PREFIX)
+    found = (index.tokens, len(index.lengths), len(index.documents) - 1)
+    if found != (manifest.tokens, manifest.sequences, manifest.documents):
+        raise InputError("data.path", folder / INDEX, "contradicts the manifest", "prepare it again")
     return manifest
 
 
@@ -122,8 +121,10 @@ class Corpus:
         manifest = verify(folder)
         if not manifest.tokens:
             raise InputError("data.path", folder, "the corpus holds no tokens")
+        index = read_index(folder / PREFIX)
+        bounds = np.concatenate([[0], np.cumsum(index.lengths, dtype=np.int64)])
         return cls(
             manifest=manifest,
-            tokens=np.memmap(folder / TOKENS, dtype=manifest.dtype, mode="r"),
-            ends=np.memmap(folder / ENDS, dtype=np.int64, mode="r"),
+            tokens=read_tokens(folder / PREFIX, index),
+            ends=bounds[index.documents[1:]],
         )

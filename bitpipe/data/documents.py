@@ -12,6 +12,7 @@ from typing import Protocol
 from bitpipe.errors import InputError
 
 BUILTIN = "builtin"
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 _RULE = re.compile(r"([^\w\s])\1{3,}")
 PIECE = 64 * 1024
 """A text file becomes documents of about this many characters, cut at blank lines."""
@@ -81,6 +82,14 @@ class FileDocuments:
     def __iter__(self) -> Iterator[str]:
         for file in self.files:
             yield from read_file(file, self.field)
+
+
+def sentences(text: str) -> list[str]:
+    """Split at white space after a full stop, question or exclamation mark, and at blank lines.
+
+    WordPiece cuts at white space anyway, so the tokens stay what they are.
+    """
+    return [part for part in _SENTENCE.split(text) if part.strip()]
 
 
 def _visible_files(folder: Path) -> Iterator[Path]:

@@ -9,7 +9,6 @@ from bitpipe.data.corpus import MANIFEST
 from bitpipe.data.documents import BUILTIN, BuiltinDocuments, Documents, FileDocuments
 from bitpipe.data.prepare import fingerprint, prepare
 from bitpipe.data.source import Dataset
-from bitpipe.data.text import TextDataset
 from bitpipe.data.tokenizer import KINDS
 from bitpipe.models.config import ModelConfig
 
@@ -33,6 +32,8 @@ def open_dataset(path: str | Path | None, model: ModelConfig, *, cache: Path | N
     Raises:
         InputError: nothing there, unreadable, too little text, or a wrong tokenizer.
     """
+    from bitpipe.data.text import TextDataset  # brings torch, which preparing does not need
+
     folder = Path(path) if path is not None and str(path) != BUILTIN else None
     if folder is None or not (folder / MANIFEST).is_file():
         documents: Documents = BuiltinDocuments() if folder is None else FileDocuments(folder)

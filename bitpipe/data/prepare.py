@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,8 +18,8 @@ import numpy as np
 
 from bitpipe.data import tokenizer as tokenizers
 from bitpipe.data.corpus import (
-    ENDS,
     FORMAT,
+    INDEX,
     MANIFEST,
     TOKENIZER,
     TOKENS,
@@ -27,13 +27,14 @@ from bitpipe.data.corpus import (
     read_manifest,
     sha256,
 )
-from bitpipe.data.documents import Documents
+from bitpipe.data.documents import Documents, sentences
+from bitpipe.data.indexed import Index, token_type, write_index
 from bitpipe.errors import InputError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-STATE = "state.json"
+STATE, LENGTHS, BOUNDS = "state.json", "lengths.partial", "bounds.partial"
 _BATCH = 256
 """Documents encoded, written and check-pointed together."""
 TRAINING_CHARACTERS = 50_000_000
@@ -106,7 +107,7 @@ def prepare(
             _first_step(documents, partial, kind, vocabulary, tokenizer)
             state = _State(fingerprint=wanted)
             state.save(partial)
-        _encode(documents, partial, state, max_tokens, progress)
+        _encode(documents, partial, state, kind, max_tokens, progress)
         manifest = _finish(documents, partial, kind, wanted)
         partial.rename(folder)
     return manifest
@@ -145,8 +146,8 @@ def _first_step(documents: Documents, partial: Path, kind: str, vocabulary: int,
     else:
         trained = tokenizers.train(kind, _head(documents), vocabulary)
         trained.save(str(partial / TOKENIZER))
-    (partial / TOKENS).touch()
-    (partial / ENDS).touch()
+    for name in (TOKENS, LENGTHS, BOUNDS):
+        (partial / name).touch()
 
 
 def _head(documents: Documents) -> Iterator[str]:
@@ -160,11 +161,12 @@ def _head(documents: Documents) -> Iterator[str]:
 
 @dataclass(kw_only=True)
 class _State:
-    """How far a preparation has come: documents read and written, tokens written."""
+    """How far a preparation has come: documents read; documents, sequences, tokens written."""
 
     fingerprint: str
     read: int = 0
     written: int = 0
+    sequences: int = 0
     tokens: int = 0
     done: bool = False
 
@@ -182,45 +184,43 @@ def _resume(partial: Path, wanted: str) -> _State | None:
     return state if state.fingerprint == wanted else None
 
 
-def _dtype(tokenizer: Tokenizer) -> str:
-    return "uint16" if tokenizer.get_vocab_size() <= 65536 else "uint32"
-
-
 def _encode(
     documents: Documents,
     partial: Path,
     state: _State,
+    kind: str,
     max_tokens: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> None:
     tokenizer = tokenizers.load(partial / TOKENIZER)
-    dtype = _dtype(tokenizer)
-    end = tokenizer.token_to_id(tokenizers.END)
+    dtype = np.dtype(token_type(tokenizer.get_vocab_size()))
     texts = islice(iter(documents), state.read, None)
-    with (partial / TOKENS).open("r+b") as data, (partial / ENDS).open("r+b") as ends:
+    with ExitStack() as stack:
+        data, lengths, bounds = (
+            stack.enter_context((partial / name).open("r+b")) for name in (TOKENS, LENGTHS, BOUNDS)
+        )
         # What a killed process wrote after its last check-point is cut off.
-        data.truncate(state.tokens * np.dtype(dtype).itemsize)
-        ends.truncate(state.written * 8)
-        data.seek(0, os.SEEK_END)
-        ends.seek(0, os.SEEK_END)
+        data.truncate(state.tokens * dtype.itemsize)
+        lengths.truncate(state.sequences * 4)
+        bounds.truncate(state.written * 8)
+        for stream in (data, lengths, bounds):
+            stream.seek(0, os.SEEK_END)
         while not state.done:
             batch = list(islice(texts, _BATCH))
             state.done = len(batch) < _BATCH
             state.read += len(batch)
-            for encoding in tokenizer.encode_batch(batch, add_special_tokens=False):
-                ids = encoding.ids
-                if not ids:
-                    continue
-                if end is not None:
-                    ids.append(end)
-                data.write(np.asarray(ids, dtype=dtype).tobytes())
-                state.tokens += len(ids)
+            for sequences in _encoded(tokenizer, kind, batch):
+                for ids in sequences:
+                    data.write(np.asarray(ids, dtype=dtype).tobytes())
+                    state.tokens += len(ids)
+                lengths.write(np.asarray([len(ids) for ids in sequences], dtype=np.int32).tobytes())
+                state.sequences += len(sequences)
+                bounds.write(np.int64(state.sequences).tobytes())
                 state.written += 1
-                ends.write(np.int64(state.tokens).tobytes())
                 if max_tokens is not None and state.tokens >= max_tokens:
                     state.done = True
                     break
-            for stream in (data, ends):
+            for stream in (data, lengths, bounds):
                 stream.flush()
                 os.fsync(stream.fileno())
             state.save(partial)
@@ -228,13 +228,33 @@ def _encode(
                 progress(state.written, state.tokens)
 
 
+def _encoded(tokenizer: Tokenizer, kind: str, texts: list[str]) -> Iterator[list[list[int]]]:
+    """Per document that has any, its sequences: sentences for WordPiece, else one and an end."""
+    parts = [sentences(text) if kind == "wordpiece" else [text] for text in texts]
+    flat = [sentence for part in parts for sentence in part]
+    encodings = iter(tokenizer.encode_batch(flat, add_special_tokens=False))
+    end = tokenizer.token_to_id(tokenizers.END)
+    for part in parts:
+        found = [ids for ids in (next(encodings).ids for _ in part) if ids]
+        if found:
+            if end is not None:
+                found[-1].append(end)
+            yield found
+
+
 def _finish(documents: Documents, partial: Path, kind: str, wanted: str) -> Manifest:
     tokenizer = tokenizers.load(partial / TOKENIZER)
-    dtype = _dtype(tokenizer)
-    tokens = (partial / TOKENS).stat().st_size // np.dtype(dtype).itemsize
-    if not tokens:
+    lengths = np.fromfile(partial / LENGTHS, dtype=np.int32)
+    bounds = np.fromfile(partial / BOUNDS, dtype=np.int64)
+    if not len(lengths):
         shutil.rmtree(partial)
         raise InputError("data.path", documents.name, "holds no text")
+    index = Index(
+        dtype=token_type(tokenizer.get_vocab_size()),
+        lengths=lengths,
+        documents=np.concatenate([[0], bounds]),
+    )
+    write_index(partial / INDEX, index)
     special = {}
     for name in tokenizers.SPECIAL[kind]:
         number = tokenizer.token_to_id(name)
@@ -247,11 +267,12 @@ def _finish(documents: Documents, partial: Path, kind: str, wanted: str) -> Mani
         tokenizer=kind,
         vocabulary=tokenizer.get_vocab_size(),
         special=special,
-        dtype=dtype,
-        tokens=tokens,
-        documents=(partial / ENDS).stat().st_size // 8,
-        checksums={name: sha256(partial / name) for name in (TOKENIZER, TOKENS, ENDS)},
+        tokens=index.tokens,
+        sequences=len(lengths),
+        documents=len(bounds),
+        checksums={name: sha256(partial / name) for name in (TOKENIZER, TOKENS, INDEX)},
     )
-    (partial / STATE).unlink(missing_ok=True)
     manifest.write(partial)
+    for name in (STATE, LENGTHS, BOUNDS):
+        (partial / name).unlink(missing_ok=True)
     return manifest

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bitpipe.models.config import ModelConfig
-from bitpipe.models.micro_batch import MicroBatch
+
+if TYPE_CHECKING:
+    from bitpipe.models.micro_batch import MicroBatch
 
 
 class TokenSource(Protocol):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bitpipe.data import open_dataset
-from bitpipe.data.corpus import ENDS, MANIFEST, TOKENIZER, TOKENS, Corpus, verify
+from bitpipe.data.corpus import INDEX, MANIFEST, TOKENIZER, TOKENS, Corpus, verify
 from bitpipe.data.documents import BuiltinDocuments, FileDocuments
 from bitpipe.data.prepare import prepare
 from bitpipe.data.tokenizer import load
@@ -61,7 +61,7 @@ def _prepare(folder: Path, queue: multiprocessing.Queue[str]) -> None:
 def test_several_processes_may_ask_at_once(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     queue: multiprocessing.Queue[str] = context.Queue()
-    workers = [context.Process(target=_prepare, args=(tmp_path / "c", queue)) for _ in range(3)]
+    workers = [context.Process(target=_prepare, args=(tmp_path / "c", queue)) for _ in range(2)]
     for worker in workers:
         worker.start()
     sums = {queue.get(timeout=60) for _ in workers}
@@ -196,13 +196,13 @@ def test_a_damaged_corpus_is_refused_with_the_file_named(tmp_path: Path) -> None
     data = (folder / TOKENS).read_bytes()
 
     (folder / TOKENS).write_bytes(data[:-1])
-    with pytest.raises(InputError, match=r"tokens\.bin: has \d+ bytes where the manifest says"):
+    with pytest.raises(InputError, match=r"tokens\.bin: has \d+ bytes where the index says"):
         open_dataset(folder, small("bert"))
     (folder / TOKENS).write_bytes(bytes(len(data)))
     with pytest.raises(InputError, match=r"tokens\.bin: does not match its checksum"):
         verify(folder, deep=True)
-    (folder / ENDS).unlink()
-    with pytest.raises(InputError, match=r"ends\.bin: missing"):
+    (folder / INDEX).unlink()
+    with pytest.raises(InputError, match=r"tokens\.idx: missing"):
         open_dataset(folder, small("bert"))
     (folder / MANIFEST).write_text("{]")
     with pytest.raises(InputError, match="not a manifest"):
@@ -221,7 +221,7 @@ def test_another_corpus_is_not_overwritten(tmp_path: Path) -> None:
 
 def test_equal_text_gives_equal_tokens(tmp_path: Path) -> None:
     sums = [
-        prepare(BuiltinDocuments(), tmp_path / name, kind=kind, vocabulary=600).checksums
+        prepare(BuiltinDocuments(), tmp_path / name, kind=kind, vocabulary=400).checksums
         for kind in ("wordpiece", "bpe")
         for name in (f"{kind}1", f"{kind}2")
     ]
