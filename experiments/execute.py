@@ -19,7 +19,13 @@ Report = Callable[[Record, str], None]
 """Told of every finished record, with the cell's name."""
 
 
-def run_block(block: Block, report: Report, *, pool: Pool | None = None) -> list[Record]:
+def run_block(
+    block: Block,
+    report: Report,
+    *,
+    pool: Pool | None = None,
+    begun: Callable[[Record], None] | None = None,
+) -> list[Record]:
     """Run a block's cells and write one record each, whatever happens to them.
 
     Cells of ``simulate`` are predicted one after another; those of every other backend are run
@@ -29,6 +35,7 @@ def run_block(block: Block, report: Report, *, pool: Pool | None = None) -> list
         block: the cells.
         report: called with each record as soon as it is written.
         pool: ranks that are up already; None starts them here and stops them at the end.
+        begun: called with the unfinished record of every attempt before ranks run it.
     """
     if block.backend == "simulate":
         records = []
@@ -39,7 +46,7 @@ def run_block(block: Block, report: Report, *, pool: Pool | None = None) -> list
         return records
     from experiments.ranks import run_ranks  # with torch
 
-    return run_ranks(block, report, pool=pool)
+    return run_ranks(block, report, pool=pool, begun=begun)
 
 
 def record_refusals(sweep: Sweep) -> None:

@@ -40,25 +40,32 @@ class ReportingPool(Pool):
 
 
 def run_ranks(
-    block: Block, report: Callable[[Record, str], None], *, pool: Pool | None = None
+    block: Block,
+    report: Callable[[Record, str], None],
+    *,
+    pool: Pool | None = None,
+    begun: Callable[[Record], None] | None = None,
 ) -> list[Record]:
     """Run a block on one pool of ranks and write a record for every cell.
 
     A failed cell's record is written when it fails; the others then start again from nothing
     on new ranks, so that no measurement is stitched together.
     """
-    begun = _Begun(block, report)
+    attempts = _Begun(block, report)
+    if begun is not None:
+        for record in attempts.records.values():
+            begun(record)
     own = pool or ReportingPool(block.ranks, watchdog=block.settings.watchdog_s)
     if isinstance(own, ReportingPool):
-        own.failed = begun.failed
+        own.failed = attempts.failed
     try:
-        _run(block, begun, own)
+        _run(block, attempts, own)
     except Exception as error:  # a defect of ours, or of a program: no cell of the block can run
-        begun.all_failed(Cause.of(error))
+        attempts.all_failed(Cause.of(error))
     finally:
         if pool is None:
             own.close()
-    return [begun.records[cell.id] for cell in block.cells]
+    return [attempts.records[cell.id] for cell in block.cells]
 
 
 class _Begun:
