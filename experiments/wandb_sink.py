@@ -80,9 +80,7 @@ def _write(
         id=f"{record.cell}-a{record.attempt}",
         name=f"{schedule['method']} D{schedule['depth']} N{schedule['micro_batches']} {record.cell}",
         tags=_tags(record),
-        config=plain(
-            {**identity, "cell": record.cell, "attempt": record.attempt, "labels": dict(record.labels)}
-        ),
+        config=plain({**identity, **_about(record)}),
         reinit="finish_previous",
         settings=wandb.Settings(
             save_code=False, disable_git=True, disable_job_creation=True, x_disable_meta=True
@@ -98,6 +96,12 @@ def _write(
     finally:
         run.finish(exit_code=0 if record.status == "ok" else 1)
     return str(directory.parent.relative_to(folder.resolve()))
+
+
+def _about(record: Record) -> dict[str, Any]:
+    """What the record says besides its results; with the summary, a reader has the record again."""
+    names = ("cell", "attempt", "experiment", "labels", "provenance", "started", "finished")
+    return {name: getattr(record, name) for name in names}
 
 
 def _tags(record: Record) -> list[str]:
