@@ -106,6 +106,7 @@ class Config:
     wait: bool = True  # false returns after submission
     pack: bool | None = None  # a block is one job on the same nodes; null: where time is measured
     canary: bool | None = None  # a short run per shape must pass first; null: for cuda
+    preflight: bool | None = None  # look at every allocation first; null: for cuda
     max_gpu_hours: float | None = None  # refuse a larger sweep
     allow_dirty: bool = False  # submit uncommitted code too
 

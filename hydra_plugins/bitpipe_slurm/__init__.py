@@ -1,0 +1,40 @@
+"""The launcher that Hydra knows as ``slurm``; everything it does is in the package :mod:`slurm`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+
+class SlurmLauncher(Launcher):
+    """Submits a sweep as job arrays, one per resource shape."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.context, self.config = hydra_context, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        from experiments.compose import plain
+        from experiments.sweep import plan
+        from slurm.launch import launch
+        from slurm.submit import Options
+
+        def compose(overrides: list[str]) -> DictConfig:
+            return self.context.config_loader.load_sweep_config(self.config, overrides)
+
+        sweep = plan(compose, job_overrides, launcher="slurm")
+        launch(sweep, Options.of(plain(compose(list(job_overrides[0])))))
+        return []
+
+
+@dataclass
+class SlurmConfig:
+    _target_: str = "hydra_plugins.bitpipe_slurm.SlurmLauncher"
+
+
+ConfigStore.instance().store(group="hydra/launcher", name="slurm", node=SlurmConfig, provider="bitpipe")
