@@ -3,6 +3,7 @@ random token, 10 % stay (Devlin et al. 2019, section 3.1)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -23,13 +24,22 @@ class Masking:
     """
 
     def __init__(
-        self, *, mask: int, ordinary: tuple[int, int], seed: int, samples: int, sequence: int
+        self,
+        *,
+        mask: int,
+        ordinary: tuple[int, int],
+        seed: int,
+        samples: int,
+        sequence: int,
+        middles: Callable[[int], NDArray[np.int64]] | None = None,
     ) -> None:
-        """``ordinary`` is the range of ids that are no special tokens; ``samples`` is B̂."""
+        """``ordinary`` is the range of ids that are no special tokens; ``samples`` is B̂;
+        ``middles(step)`` tells the column of every sample's inner [SEP], if it has one."""
         self._mask = mask
         self._ordinary = ordinary
         self._seed = seed
         self._shape = (samples, sequence)
+        self._middles = middles
         self._draw = lru_cache(maxsize=2)(self._drawn)
 
     def apply(
@@ -54,4 +64,6 @@ class Masking:
         other = np.random.Generator(np.random.PCG64(mix(self._seed, MASKS, step, 1)))
         random = other.integers(*self._ordinary, self._shape, dtype=np.int64)
         chance[:, 0] = chance[:, -1] = 1.0  # [CLS] and [SEP] are never predicted
+        if self._middles is not None:
+            chance[np.arange(len(chance)), self._middles(step)] = 1.0
         return chance, random, max(1, int((chance < PREDICTED).sum()))

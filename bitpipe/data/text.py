@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from bitpipe.data.corpus import Corpus, read_manifest
-from bitpipe.data.masking import Masking
+from bitpipe.data.source import TokenSource
 from bitpipe.data.tokenizer import KINDS
 from bitpipe.errors import InputError
 from bitpipe.models.config import ModelConfig
@@ -38,22 +38,19 @@ class TextDataset:
 
     def source(
         self, model: ModelConfig, *, micro_batch_size: int, micro_batches: int, seed: int
-    ) -> TextSource:
+    ) -> TokenSource:
         """Open it for one job.
 
         Raises:
             InputError: wrong tokenizer for the family, vocabulary larger than the model's, or
                 too little text for one sample.
         """
+        from bitpipe.data.masked import MaskedSource
+
         corpus = Corpus.open(self.folder)
         check_fit(corpus, model, self.folder)
-        return TextSource(
-            corpus,
-            model,
-            micro_batch_size=micro_batch_size,
-            micro_batches=micro_batches,
-            seed=seed,
-        )
+        kind = CausalSource if model.family == "gpt" else MaskedSource
+        return kind(corpus, model, micro_batch_size=micro_batch_size, micro_batches=micro_batches, seed=seed)
 
 
 def check_fit(corpus: Corpus, model: ModelConfig, folder: Path) -> None:
@@ -82,84 +79,63 @@ def check_fit(corpus: Corpus, model: ModelConfig, folder: Path) -> None:
 
 
 def span(model: ModelConfig) -> int:
-    """Tokens of text that one sample consumes: BERT's leave room for [CLS] and [SEP]."""
-    return model.sequence - 2 if model.family == "bert" else model.sequence
+    """Tokens of text that one sample consumes: BERT's leave room for [CLS] and one [SEP] or two."""
+    if model.family == "gpt":
+        return model.sequence
+    return model.sequence - (3 if model.next_sentence else 2)
 
 
-class TextSource:
-    """Samples in a seeded order, the same for every method, partition and rank.
-
-    Sample n of training is number n of a shuffled pass over the corpus (a new shuffle every
-    pass); step t takes samples t·B̂ … (t+1)·B̂−1, micro-batch g the g-th B of these.
+class Passes:
+    """A seeded order of samples: number n of training is the n-th of a shuffled pass over the
+    corpus, with a new shuffle every pass. Step t takes samples t·B̂ … (t+1)·B̂−1, its
+    micro-batch g the g-th B of these; so the order does not depend on method, B, N or W.
     """
 
+    def __init__(self, samples: int, seed: int) -> None:
+        self.samples = samples
+        """Samples of one pass."""
+        self._seed = seed
+        self._shuffle = lru_cache(maxsize=2)(self._shuffled)
+
+    def __getitem__(self, number: int) -> int:
+        """Which piece of the corpus sample ``number`` of training is."""
+        turn, position = divmod(number, self.samples)
+        return int(self._shuffle(turn)[position])
+
+    def _shuffled(self, turn: int) -> NDArray[Any]:
+        return np.random.Generator(np.random.PCG64(mix(self._seed, ORDER, turn))).permutation(self.samples)
+
+
+class CausalSource:
+    """Causal LM: s tokens of text, labelled with their successors; every token counts."""
+
     def __init__(
-        self,
-        corpus: Corpus,
-        model: ModelConfig,
-        *,
-        micro_batch_size: int,
-        micro_batches: int,
-        seed: int,
+        self, corpus: Corpus, model: ModelConfig, *, micro_batch_size: int, micro_batches: int, seed: int
     ) -> None:
         self._tokens = corpus.tokens
+        self._sequence = model.sequence
         self._size = micro_batch_size
         self._count = micro_batches
-        self._seed = seed
-        self._span = span(model)
-        self._sequence = model.sequence
-        self._causal = model.family == "gpt"
-        self.samples = (len(corpus.tokens) - self._causal) // self._span
-        """Samples of one pass over the corpus."""
-        self._masking: Masking | None = None
-        if not self._causal:
-            special = corpus.manifest.special
-            self._cls, self._sep = special["[CLS]"], special["[SEP]"]
-            self._masking = Masking(
-                mask=special["[MASK]"],
-                ordinary=(len(special), corpus.manifest.vocabulary),
-                seed=seed,
-                samples=micro_batch_size * micro_batches,
-                sequence=model.sequence,
-            )
-        self._order = lru_cache(maxsize=2)(self._shuffled)
+        self.passes = Passes((len(corpus.tokens) - 1) // model.sequence, seed)
 
     def micro_batch(self, step: int, index: int) -> MicroBatch:
         """See :class:`bitpipe.data.source.TokenSource`."""
-        if not 0 <= index < self._count:
-            raise IndexError(f"micro-batch {index} of {self._count}")
+        check_index(index, self._count)
+        s = self._sequence
         first = (step * self._count + index) * self._size
-        rows = np.stack([self._row(first + i) for i in range(self._size)])
-        if self._masking is None:
-            tokens = torch.from_numpy(rows)
-            return MicroBatch(
-                tokens=tokens[:, :-1].contiguous(),
-                labels=tokens[:, 1:].contiguous(),
-                step=step,
-                index=index,
-                normaliser=self._size * self._count * self._sequence,
-                samples=self._size * self._count,
-            )
-        at = slice(index * self._size, (index + 1) * self._size)
-        tokens_, labels = self._masking.apply(rows, step, at)
+        starts = [self.passes[first + i] * s for i in range(self._size)]
+        rows = torch.from_numpy(np.stack([self._tokens[at : at + s + 1].astype(np.int64) for at in starts]))
         return MicroBatch(
-            tokens=torch.from_numpy(tokens_),
-            labels=torch.from_numpy(labels),
+            tokens=rows[:, :-1].contiguous(),
+            labels=rows[:, 1:].contiguous(),
             step=step,
             index=index,
-            normaliser=self._masking.count(step),
+            normaliser=self._size * self._count * s,
             samples=self._size * self._count,
         )
 
-    def _row(self, sample: int) -> NDArray[np.int64]:
-        epoch, position = divmod(sample, self.samples)
-        start = int(self._order(epoch)[position]) * self._span
-        if self._causal:
-            return self._tokens[start : start + self._span + 1].astype(np.int64)
-        row = np.empty(self._sequence, np.int64)
-        row[0], row[-1] = self._cls, self._sep
-        row[1:-1] = self._tokens[start : start + self._span]
-        return row
 
-    def _shuffled(self, epoch: int) -> NDArray[Any]:
-        return np.random.Generator(np.random.PCG64(mix(self._seed, ORDER, epoch))).permutation(self.samples)
+def check_index(index: int, count: int) -> None:
+    """A wrong index is a caller's bug, not a user's."""
+    if not 0 <= index < count:
+        raise IndexError(f"micro-batch {index} of {count}")

@@ -111,9 +111,7 @@ class Head(nn.Module):
         loss = _summed_loss(logits.flatten(0, 1), batch.labels.flatten()) / batch.normaliser
         if self.next_sentence:
             if batch.follows is None:
-                raise InputError(
-                    "model.next_sentence", True, "the data has no sentence pairs", "set data.pairs=true"
-                )
+                raise InputError("model.next_sentence", True, "the data has no sentence pairs")
             pooled = torch.tanh(F.linear(x[:, 0], self.pooler_weight, self.pooler_bias))
             follows = F.linear(pooled, self.follows_weight, self.follows_bias)
             loss = loss + _summed_loss(follows, batch.follows) / batch.samples

@@ -220,11 +220,21 @@ def test_another_corpus_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_equal_text_gives_equal_tokens(tmp_path: Path) -> None:
-    sums = [
-        prepare(BuiltinDocuments(), tmp_path / name, kind=kind, vocabulary=400).checksums
-        for kind in ("wordpiece", "bpe")
-        for name in (f"{kind}1", f"{kind}2")
-    ]
-    assert sums[0] == sums[1]
-    assert sums[2] == sums[3]
+    for kind in ("wordpiece", "bpe"):
+        sums = [
+            prepare(Counted(), tmp_path / f"{kind}{n}", kind=kind, vocabulary=320).checksums for n in range(3)
+        ]
+        assert sums[0] == sums[1] == sums[2]
     assert Corpus.open(tmp_path / "bpe1").tokens.dtype == np.uint16
+
+
+def test_sentences_are_sequences_for_bert_and_documents_for_gpt(tmp_path: Path) -> None:
+    text = "One is here. Two is there!  Three?\n\nA heading\n\nFour goes on\nto the next line."
+    (tmp_path / "t.txt").write_text(text)
+    documents = FileDocuments(tmp_path / "t.txt")
+    bert = prepare(documents, tmp_path / "b", kind="wordpiece", vocabulary=256)
+    gpt = prepare(documents, tmp_path / "g", kind="bpe", vocabulary=257)
+    assert (bert.sequences, bert.documents) == (5, 1)
+    assert (gpt.sequences, gpt.documents) == (1, 1)
+    whole = load(tmp_path / "b" / TOKENIZER).encode(text, add_special_tokens=False).ids
+    assert Corpus.open(tmp_path / "b").tokens.tolist() == whole

@@ -93,7 +93,7 @@ def test_causal_labels_are_the_next_tokens_of_the_text(cache: Path) -> None:
 def test_a_pass_visits_every_sample_once_and_the_next_one_in_another_order(cache: Path) -> None:
     model = small("gpt")
     source = open_dataset(None, model, cache=cache).source(model, micro_batch_size=1, micro_batches=1, seed=0)
-    count = source.samples  # type: ignore[attr-defined]
+    count = source.passes.samples  # type: ignore[attr-defined]
     rows = [tuple(source.micro_batch(step, 0).tokens[0].tolist()) for step in range(2 * count)]
     first, second = rows[:count], rows[count:]
     assert sorted(first) == sorted(second)
@@ -120,3 +120,44 @@ def test_data_that_do_not_fit_the_model_are_refused_in_one_line(cache: Path) -> 
     assert "gpt needs bpe" in use(family="gpt")
     assert "at least model.vocabulary=512" in use(vocabulary=300)
     assert "one sample needs 9999998" in use(sequence=10_000_000)
+
+
+def test_half_of_the_second_sentences_are_from_elsewhere(cache: Path) -> None:
+    model = small("bert", sequence=64, next_sentence=True)
+    dataset = open_dataset(None, model, cache=cache)
+    source = dataset.source(model, micro_batch_size=8, micro_batches=16, seed=0)
+    corpus = Corpus.open(dataset.folder)  # type: ignore[attr-defined]
+    special, text = corpus.manifest.special, corpus.tokens.astype(np.int64)
+    windows = np.lib.stride_tricks.sliding_window_view(text, 61)[::61]
+    follows = []
+    for index in range(16):
+        batch = source.micro_batch(2, index)
+        assert batch.segments is not None
+        assert batch.follows is not None
+        assert batch.samples == 128
+        original = torch.where(batch.labels == IGNORE, batch.tokens, batch.labels)
+        for row, label, segment, other in zip(
+            original, batch.labels, batch.segments, batch.follows, strict=True
+        ):
+            middle = int((segment == 0).sum()) - 1
+            for column in (0, middle, -1):
+                assert label[column] == IGNORE
+            assert row[0] == special["[CLS]"]
+            assert row[middle] == row[-1] == special["[SEP]"]
+            joined = torch.cat([row[1:middle], row[middle + 1 : -1]]).numpy()
+            follows.append(int(other))
+            if not other:
+                assert (windows == joined).all(axis=1).any()
+    assert 40 < sum(follows) < 88
+
+
+def test_pairs_do_not_depend_on_how_a_step_is_cut(cache: Path) -> None:
+    model = small("bert", next_sentence=True)
+    dataset = open_dataset(None, model, cache=cache)
+    steps = []
+    for size, count in ((1, 6), (3, 2)):
+        source = dataset.source(model, micro_batch_size=size, micro_batches=count, seed=1)
+        parts = [source.micro_batch(1, index) for index in range(count)]
+        steps.append([torch.cat([getattr(p, key) for p in parts]) for key in ("tokens", "labels", "follows")])
+        assert parts[0].normaliser == int((steps[-1][1] != IGNORE).sum())
+    assert all(torch.equal(a, b) for a, b in zip(*steps, strict=True))

@@ -196,15 +196,15 @@ def test_types_keep_to_the_boundary_and_the_loss_is_wide(dtype: torch.dtype) -> 
 def test_the_model_learns() -> None:
     model = tiny("gpt", dropout=0.0)
     (chunk,) = build(model, 1)
-    optimizer = torch.optim.Adam(chunk.parameters(), lr=1e-2)
     batch = random_batch(model)
     batch = MicroBatch(tokens=batch.tokens, labels=batch.tokens.roll(-1, 1), step=0, index=0, normaliser=24)
     losses = []
     for _ in range(30):
-        optimizer.zero_grad()
         loss = chunk(None, batch)
-        loss.backward()
-        optimizer.step()
+        weights = list(chunk.parameters())
+        with torch.no_grad():
+            for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+                weight -= 0.5 * gradient
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
 
