@@ -199,7 +199,7 @@ def test_the_model_learns() -> None:
     batch = random_batch(model)
     batch = MicroBatch(tokens=batch.tokens, labels=batch.tokens.roll(-1, 1), step=0, index=0, normaliser=24)
     losses = []
-    for _ in range(30):
+    for _ in range(100):
         loss = chunk(None, batch)
         weights = list(chunk.parameters())
         with torch.no_grad():
