@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from bitpipe.models.transformer import Chunk
+from bitpipe.runtime.optimizer import Adam
 from bitpipe.runtime.plan import Group, Plan
 from bitpipe.schedule.action import Kind
 
@@ -94,9 +94,7 @@ class Gradients:
         self._clip = clip_norm
         self._works: list[dist.Work] = []
         self.flats = _flats(plan, chunks)
-        self._adam = torch.optim.Adam(
-            [flat.master for flat in self.flats.values()], lr=learning_rate, fused=True
-        )
+        self._adam = Adam([flat.master for flat in self.flats.values()], learning_rate)
         self.norm: float | None = None
 
     def zero(self) -> None:
@@ -162,14 +160,10 @@ class Gradients:
     def bytes(self) -> dict[str, int]:
         """Bytes of parameters, gradients and optimizer state on this rank."""
         sizes = [flat.bytes for flat in self.flats.values()]
-        state: Any = self._adam.state
-        moments = sum(
-            value.nbytes for entry in state.values() for value in entry.values() if isinstance(value, Tensor)
-        )
         return {
             "parameter_bytes": sum(size for size, _ in sizes),
             "gradient_bytes": sum(size for _, size in sizes),
-            "optimizer_bytes": moments,
+            "optimizer_bytes": self._adam.bytes,
         }
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TextIO
 
@@ -17,6 +18,7 @@ import torch.distributed as dist
 from bitpipe.data import TokenSource
 from bitpipe.job import Job
 from bitpipe.models.config import partition
+from bitpipe.models.memory import DTYPES, ActivationMeter
 from bitpipe.models.micro_batch import IGNORE, MicroBatch
 from bitpipe.models.transformer import Chunk, build_chunk
 from bitpipe.runtime.clocks import Clock, DeadlineClock, Issue, VirtualClock, WallClock, resolve
@@ -28,7 +30,6 @@ from bitpipe.runtime.result import RankReport
 from bitpipe.runtime.run import Run, describe
 from bitpipe.runtime.worker import BUSY, IDLE, WAITING, World
 
-DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
 _START_MARGIN = 0.02  # seconds that a deadline run gives its ranks to get ready
 _NOTHING = (float("nan"), float("nan"))
 
@@ -128,12 +129,13 @@ class Member:
         loss = 0.0
         if self.gradients is not None:
             self.gradients.zero()
-        for k, batches in enumerate(feeds):
-            if isinstance(self.interpreter, Trainer):
-                self.interpreter.feed(batches)
-            self.interpreter.run(last=k == run.passes - 1)
-            if isinstance(self.interpreter, Trainer):
-                loss += self.interpreter.loss()
+        with self._meter(feeds):
+            for k, batches in enumerate(feeds):
+                if isinstance(self.interpreter, Trainer):
+                    self.interpreter.feed(batches)
+                self.interpreter.run(last=k == run.passes - 1)
+                if isinstance(self.interpreter, Trainer):
+                    loss += self.interpreter.loss()
         board[2] = WAITING
         self._agree(loss)
         self.log("iteration", iteration=self.iteration, seconds=self.seconds[-1], loss=self.losses[-1])
@@ -152,6 +154,18 @@ class Member:
             like = next(iter(found.values()))
             found[m] = replace(like, labels=torch.full_like(like.labels, IGNORE), index=-1 - m)
         return found
+
+    @contextlib.contextmanager
+    def _meter(self, feeds: Sequence[Mapping[int, MicroBatch]]) -> Iterator[None]:
+        """Measure peak activations in the first iteration; later ones run at full speed."""
+        if self.iteration or not self.run.meter or not self.chunks:
+            yield
+            return
+        weights = [p for chunk in self.chunks.values() for p in chunk.parameters()]
+        data = [tensor for feed in feeds for b in feed.values() for tensor in (b.tokens, b.labels)]
+        with ActivationMeter([*weights, *data]) as meter:
+            yield
+        self._peak = meter.peak
 
     def _restart(self) -> None:
         """Start the clock; under real time, together with all other ranks."""

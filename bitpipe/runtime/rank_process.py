@@ -73,10 +73,11 @@ def answer(rank: int, size: int, pipe: Connection, mine: memoryview, host: str =
 
 def _join(rank: int, size: int, pipe: Connection, host: str) -> None:
     """Meet the other ranks. Rank 0 binds any free port, so no port can be taken."""
+    store_type: Any = TCPStore
     if rank == 0:
-        store = TCPStore(host, 0, size, is_master=True, wait_for_workers=False)
+        store = store_type(host, 0, size, is_master=True, wait_for_workers=False)
         pipe.send((host, store.port))
     else:
         address, port = pipe.recv()
-        store = TCPStore(address, port, size, is_master=False)
+        store = store_type(address, port, size, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_GLOO_TIMEOUT)

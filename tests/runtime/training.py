@@ -1,12 +1,13 @@
-"""Small jobs, random data and single-process training for the tests of this room."""
+"""Small jobs, random data, and the same training on ranks and on one process."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from bitpipe.cluster import Link, Links, RankLayout
 from bitpipe.data import TokenSource
@@ -14,6 +15,9 @@ from bitpipe.job import Job
 from bitpipe.models import ModelConfig, partition
 from bitpipe.models.micro_batch import IGNORE, MicroBatch
 from bitpipe.models.transformer import Chunk, build_chunk
+from bitpipe.runtime.member import Member
+from bitpipe.runtime.run import Run
+from bitpipe.runtime.worker import World
 from bitpipe.schedule import ScheduleSpec
 
 
@@ -106,7 +110,7 @@ class Reference:
 
     Attributes:
         losses: per step.
-        gradients: of the first step, by parameter name of :func:`named`.
+        gradients: of the first step, clipped, by parameter name of :func:`named`.
         weights: after the last step.
         norms: gradient norm per step.
     """
@@ -147,10 +151,10 @@ def reference(job: Job, data: RandomData, *, passes: int = 1) -> Reference:
             part.backward()
             loss += part.item()
         losses.append(loss)
-        if not gradients:
-            gradients = {n: p.grad.clone() for n, p in named(chunk, 0).items() if p.grad is not None}
         if job.clip_norm is not None:
             norms.append(torch.nn.utils.clip_grad_norm_(chunk.parameters(), job.clip_norm).item())
+        if not gradients:
+            gradients = {n: p.grad.clone() for n, p in named(chunk, 0).items() if p.grad is not None}
         adam.step()
     weights = {n: p.detach().clone() for n, p in named(chunk, 0).items()}
     return Reference(losses=tuple(losses), gradients=gradients, weights=weights, norms=tuple(norms))
@@ -159,3 +163,67 @@ def reference(job: Job, data: RandomData, *, passes: int = 1) -> Reference:
 def first_layers(job: Job, stages: int) -> Sequence[int]:
     parts = partition(job.model.layers, stages)
     return [sum(parts[:stage]) for stage in range(stages)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """What one rank held: by name of :func:`named`."""
+
+    rank: int
+    losses: tuple[float, ...]
+    norms: tuple[float, ...]
+    gradients: dict[str, torch.Tensor]
+    weights: dict[str, torch.Tensor]
+
+
+def train_on_ranks(world: World, run: Run) -> list[Trained] | None:
+    """Run a job and return every rank's gradients of the first step and final weights.
+
+    A tied embedding's copy on the last stage is called ``embedding.token`` as well; two copies on
+    one rank must agree.
+    """
+    member = Member(run, world)
+    member.iterate()
+    gradients = _collect(member, lambda parameter: parameter.grad)
+    while member.iteration < run.job.iterations:
+        member.iterate()
+    mine = Trained(
+        rank=world.rank,
+        losses=tuple(member.losses),
+        norms=tuple(member.norms),
+        gradients=gradients,
+        weights=_collect(member, lambda parameter: parameter.detach()),
+    )
+    everyone: list[Trained] | None = [mine] * world.size if world.rank == 0 else None
+    dist.gather_object(mine, everyone)
+    return everyone
+
+
+def _collect(member: Member, value: Callable[[Any], torch.Tensor | None]) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = {}
+    layers = first_layers(member.run.job, member.plan.stages)
+    for (_, stage), chunk in member.chunks.items():
+        for name, parameter in named(chunk, layers[stage]).items():
+            if name == "head.decoder_weight" and member.run.job.model.tied_embeddings:
+                name = "embedding.token"
+            tensor = value(parameter)
+            assert tensor is not None
+            assert name not in found or torch.equal(found[name], tensor)
+            found[name] = tensor.clone()
+    return found
+
+
+def worst_difference(trained: Sequence[Trained], expected: Reference) -> float:
+    """Largest absolute difference of any loss, gradient or weight of any rank."""
+    worst = 0.0
+    seen = set()
+    for rank in trained:
+        pairs = zip(rank.losses, expected.losses, strict=True)
+        worst = max(worst, *(abs(a - b) for a, b in pairs))
+        for mine, theirs in ((rank.gradients, expected.gradients), (rank.weights, expected.weights)):
+            assert mine
+            for name, tensor in mine.items():
+                worst = max(worst, (tensor - theirs[name]).abs().max().item())
+        seen |= set(rank.weights)
+    assert seen == set(expected.weights)
+    return worst

@@ -1,0 +1,179 @@
+"""Pipeline training is the training of one process: losses, gradients and weights, in fp64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import product
+from typing import Any
+
+import pytest
+from training import (
+    RandomData,
+    Reference,
+    job_of,
+    links_of,
+    model_of,
+    reference,
+    train_on_ranks,
+    worst_difference,
+)
+
+from bitpipe.errors import InputError
+from bitpipe.job import Job
+from bitpipe.runtime.block import prepare
+from bitpipe.runtime.pool import Pool
+from bitpipe.schedule import METHODS
+
+BOUND = 1e-10
+VARIANTS: dict[str, dict[str, Any]] = {
+    "gpipe": {"method": "gpipe"},
+    "dapple": {"method": "dapple"},
+    "1f1b_int": {"method": "1f1b_int"},
+    "chimera": {"method": "chimera"},
+    "chimera_doubled": {"method": "chimera_doubled"},
+    "mixpipe": {"method": "mixpipe"},
+    "bitpipe": {"method": "bitpipe"},
+    "bitpipe_cyclic": {"method": "bitpipe", "placement": "cyclic"},
+    "bitpipe_early_forward": {"method": "bitpipe", "early_forward": True},
+    "bitpipe_split": {"method": "bitpipe", "split_backward": True},
+    "bitpipe_cyclic_split": {"method": "bitpipe", "placement": "cyclic", "split_backward": True},
+    "dapple_split": {"method": "dapple", "split_backward": True},
+    "chimera_split": {"method": "chimera", "split_backward": True},
+    "bitpipe_padded": {"method": "bitpipe", "pad": True},
+    "gpipe_padded": {"method": "gpipe", "pad": True},
+}
+
+
+@cache
+def expected(job: Job, passes: int) -> Reference:
+    return reference(job, RandomData(), passes=passes)
+
+
+def reference_of(job: Job, passes: int) -> Reference:
+    """Single-process training depends on the samples only, not on how they are scheduled."""
+    plain = job_of(
+        "gpipe",
+        2,
+        job.schedule.micro_batches * job.width,
+        sync="late",
+        layout="sequential",
+        model=job.model,
+        clip_norm=job.clip_norm,
+    )
+    return expected(plain, passes)
+
+
+def assert_equal(pool_of: Callable[[int], Pool], job: Job, *, clock: str = "wall", passes: int = 1) -> None:
+    (run,) = prepare(
+        [job], clock=clock, links=[links_of(job, devices_per_node=4)], data=RandomData(), passes=passes
+    )
+    trained = pool_of(job.ranks).call(train_on_ranks, run)
+    assert worst_difference(trained, reference_of(job, passes)) <= BOUND
+    if job.clip_norm is not None:
+        norms = reference_of(job, passes).norms
+        assert trained[0].norms == pytest.approx(norms, rel=1e-9)
+        assert min(norms) > job.clip_norm, "the bound must bind, or the test shows nothing"
+
+
+# A pairwise subset: every method with every other choice at least once.
+PAIRWISE = [
+    # variant, N, W, family, tied, sync, clip
+    ("gpipe", 4, 1, "bert", True, "eager", None),
+    ("gpipe", 8, 2, "gpt", False, "late", 0.05),
+    ("dapple", 8, 1, "gpt", True, "late", 0.05),
+    ("dapple", 4, 2, "bert", True, "eager", None),
+    ("1f1b_int", 4, 1, "gpt", False, "late", None),
+    ("1f1b_int", 8, 2, "bert", True, "eager", 0.05),
+    ("chimera", 4, 1, "bert", True, "eager", 0.05),
+    ("chimera", 8, 2, "gpt", True, "late", None),
+    ("mixpipe", 8, 1, "gpt", False, "eager", None),
+    ("mixpipe", 4, 2, "bert", True, "late", 0.05),
+    ("bitpipe", 4, 1, "gpt", True, "eager", None),
+    ("bitpipe", 8, 2, "bert", True, "eager", 0.05),
+    ("bitpipe", 8, 1, "bert", False, "late", 0.05),
+    ("bitpipe_cyclic", 8, 1, "bert", True, "eager", 0.05),
+    ("bitpipe_cyclic", 4, 2, "gpt", True, "late", None),
+    ("bitpipe_early_forward", 8, 1, "gpt", True, "late", None),
+    ("bitpipe_split", 8, 2, "bert", True, "eager", 0.05),
+    ("bitpipe_split", 4, 1, "gpt", True, "late", None),
+    ("bitpipe_cyclic_split", 4, 1, "bert", True, "eager", None),
+    ("dapple_split", 8, 1, "bert", True, "eager", None),
+    ("chimera_doubled", 8, 1, "bert", True, "eager", None),
+]
+
+
+@pytest.mark.parametrize(("variant", "count", "width", "family", "tied", "sync", "clip"), PAIRWISE)
+def test_pairwise(
+    pool_of: Callable[[int], Pool],
+    variant: str,
+    count: int,
+    width: int,
+    family: str,
+    tied: bool,
+    sync: str,
+    clip: float | None,
+) -> None:
+    job = job_of(
+        depth=4,
+        micro_batches=count,
+        width=width,
+        sync=sync,
+        clip_norm=clip,
+        model=model_of(family, tied_embeddings=tied),
+        **VARIANTS[variant],
+    )
+    assert_equal(pool_of, job)
+
+
+@pytest.mark.parametrize("variant", ["bitpipe", "bitpipe_cyclic"])
+def test_stamped_messages_carry_the_same_tensors(pool_of: Callable[[int], Pool], variant: str) -> None:
+    assert_equal(pool_of, job_of(depth=4, micro_batches=4, **VARIANTS[variant]), clock="virtual")
+
+
+@pytest.mark.parametrize("variant", ["dapple", "bitpipe_cyclic"])
+def test_gradients_accumulate_over_passes(pool_of: Callable[[int], Pool], variant: str) -> None:
+    job = job_of(depth=4, micro_batches=4, clip_norm=0.05, **VARIANTS[variant])
+    assert_equal(pool_of, job, passes=3)
+
+
+@pytest.mark.parametrize("variant", ["bitpipe_padded", "gpipe_padded"])
+@pytest.mark.parametrize("count", [3, 5])
+def test_empty_micro_batches_add_nothing(pool_of: Callable[[int], Pool], variant: str, count: int) -> None:
+    assert_equal(pool_of, job_of(depth=4, micro_batches=count, **VARIANTS[variant]))
+
+
+def refusal(job: Job) -> str:
+    """Why a job cannot run, empty if it can."""
+    try:
+        prepare([job], clock="wall", links=[links_of(job)], data=RandomData())
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("depth", [2, 4])
+@pytest.mark.parametrize("width", [1, 2])
+def test_every_method_and_variant(
+    pool_of: Callable[[int], Pool], variant: str, depth: int, width: int
+) -> None:
+    """N ∈ {1, 3, 4, 5, 8}, both models, tied or not, clipped or not; refusals give a reason."""
+    ran = 0
+    for count, family, tied, clip in product((1, 3, 4, 5, 8), ("bert", "gpt"), (True, False), (None, 0.05)):
+        job = job_of(
+            depth=depth,
+            micro_batches=count,
+            width=width,
+            clip_norm=clip,
+            model=model_of(family, tied_embeddings=tied),
+            **VARIANTS[variant],
+        )
+        reason = refusal(job)
+        if reason:
+            assert METHODS[job.schedule.method].title in reason
+            continue
+        assert_equal(pool_of, job)
+        ran += 1
+    assert ran >= 8
