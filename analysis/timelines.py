@@ -59,7 +59,7 @@ def panel(results: Results, row: pd.Series, title: str) -> Panel:
     """A row's timeline, ready to draw; the title ends with makespan, bubble and who told the time."""
     told = timeline(results, row)
     unit = "" if told.unit == "stage forward" else f" {told.unit}"
-    about = f"makespan {told.makespan:.4g}{unit}, bubble {100 * told.bubble_ratio:.1f} %"
+    about = f"{told.origin.value}, makespan {told.makespan:.4g}{unit}, bubble {100 * told.bubble_ratio:.1f} %"
     return Panel(
         timeline=told, placement=placement(results, row), title=f"{title}: {about} ({told.origin.value})"
     )

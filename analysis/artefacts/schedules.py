@@ -92,7 +92,7 @@ STACKS = (
         alt="Above, the stages on two devices: cyclic, every hand-over crosses; V, the middle one stays. "
         "Below, the timelines of both.",
         key="placement",
-        names={"cyclic": "Cyclic", "v": "V"},
+        names={"cyclic": "BitPipe, cyclic partition", "v": "BitPipe, V partition"},
         above=_placements,
     ),
     Stack(
@@ -123,7 +123,7 @@ STACKS = (
         id="fig6_scaling_n",
         title="Fig. 6: more micro-batches, D=4, N=8",
         alt="Timelines of the unit with four micro-batches, of two units concatenated, and of early forward, "
-        "which has no idle time in the middle.",
+        "which has the least idle time.",
         key="variant",
         names={
             "unit": "Unit, N=4",

@@ -76,13 +76,8 @@ def _data(panels: Sequence[Panel]) -> tuple[dict[str, Any], list[tuple[int, str]
 
     drawn = []
     for panel in panels:
-        lanes = panel.sync_lanes()
-        placed = [
-            (event, -1)
-            for event in panel.timeline.events
-            if event.action.is_compute or event.action.kind is Kind.STEP
-        ]
-        placed += [pair for row in lanes for pair in row]
+        placed = [(event, -1) for event in panel.boxes]
+        placed += [pair for row in panel.sync_bars for pair in row]
         rows = [
             (event.device, lane, index(event, panel), _number(event), *event[2:], _tip(event, panel))
             for event, lane in placed
@@ -91,7 +86,7 @@ def _data(panels: Sequence[Panel]) -> tuple[dict[str, Any], list[tuple[int, str]
             {
                 "title": panel.title,
                 "rows": panel.names,
-                "lanes": max((lane + 1 for placed in lanes for _, lane in placed), default=0),
+                "lanes": panel.lanes,
                 "span": panel.span,
                 "events": rows,
             }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from bitpipe.errors import InputError
 from bitpipe.schedule.action import Action, Kind
@@ -48,12 +49,45 @@ class Panel:
         """Which of its device's chunks (per direction, from 0) the action works on."""
         return max(action.stage, 0) // self.placement.depth
 
-    def sync_lanes(self) -> list[list[tuple[Event, int]]]:
-        """Per row, its gradient all-reduces with a lane in which none overlaps another."""
-        return [
-            lanes(event for event in self.timeline.events if event.device == row and is_sync(event))
-            for row in range(self.timeline.devices)
-        ]
+    @property
+    def boxes(self) -> tuple[Event, ...]:
+        """What occupies devices: compute and optimizer steps that take time."""
+        return tuple(
+            event
+            for event in self.timeline.events
+            if event.end > event.start and (event.action.is_compute or event.action.kind is Kind.STEP)
+        )
+
+    @cached_property
+    def sync_bars(self) -> tuple[tuple[tuple[Event, int], ...], ...]:
+        """Per row, its gradient all-reduces that take time, each with a lane free of overlaps.
+
+        Events count from issue. A bar starts where the rank's all-reduce before it ends, since
+        a rank works through its all-reduces one after another; so one lane is usually enough.
+        """
+        rows = []
+        for row in range(self.timeline.devices):
+            free = 0.0
+            bars = []
+            syncs = (event for event in self.timeline.events if event.device == row and is_sync(event))
+            for event in sorted(syncs, key=lambda event: (event.end, event.start, event.action)):
+                begin = max(event.start, free)
+                free = max(free, event.end)
+                if event.end > begin:
+                    bars.append(event._replace(start=begin))
+            rows.append(tuple(lanes(bars)))
+        return tuple(rows)
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes the bars of the fullest row need."""
+        return max((lane + 1 for row in self.sync_bars for _, lane in row), default=0)
+
+    @property
+    def kinds(self) -> set[Kind]:
+        """Kinds of all that is drawn."""
+        bars = {event.action.kind for row in self.sync_bars for event, _ in row}
+        return bars | {event.action.kind for event in self.boxes}
 
 
 def is_sync(event: Event) -> bool:

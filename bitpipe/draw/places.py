@@ -103,17 +103,16 @@ class PlacementPart:
                 parts += [f"chunk {chunk}"] if placement.chunks > 1 else []
                 label = ", ".join(parts)
                 axes.text(LEFT - 0.03, y, label, fontsize=7.5, ha="right", va="center")
-        axes.text(LEFT, top + rows * PITCH + NOTE * 0.6, self.note(), fontsize=8, va="center")
+        axes.text(0, top + rows * PITCH + NOTE * 0.6, self.note(), fontsize=7.5, va="center")
 
     def note(self) -> str:
         """The sentence below the drawing."""
         far, near = crossings(self.placement)
-        text = f"{far} of {far + near} hand-overs between stages cross devices (solid)"
+        text = f"{far} of {far + near} hand-overs cross devices (solid)"
         if near:
             text += f", {near} stay{'s' if near == 1 else ''} on one (dotted)"
-        every = 2 * far * self.micro_batches
         batches = "a micro-batch" if self.micro_batches == 1 else f"{self.micro_batches} micro-batches"
-        return f"{text}; {every} transfers for forward and backward of {batches}"
+        return f"{text}: {2 * far * self.micro_batches} transfers for {batches}, backward included"
 
     @staticmethod
     def _arrow(axes: Axes, begin: Point, end: Point) -> None:

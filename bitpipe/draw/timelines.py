@@ -13,7 +13,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from bitpipe.draw.look import IDLE, INK, PAPER, SYNC_FILL, TIE_FILL, Look, look, words
-from bitpipe.draw.panel import Panel, is_sync, time_label
+from bitpipe.draw.panel import GRADIENT_SYNC, Panel, time_label
 from bitpipe.draw.sheet import EDGE, LEFT, RIGHT, TITLE, Part, sheet, text_width
 from bitpipe.errors import InputError
 from bitpipe.schedule.action import Action, Kind
@@ -81,12 +81,8 @@ class TimelinePart:
     axis: bool = True
 
     @property
-    def _lanes(self) -> int:
-        return max((lane + 1 for row in self.panel.sync_lanes() for _, lane in row), default=0)
-
-    @property
     def _pitch(self) -> float:
-        return ROW + ROW_GAP + self._lanes * LANE
+        return ROW + ROW_GAP + self.panel.lanes * LANE
 
     def height(self, width: float) -> float:
         title = TITLE if self.panel.title else 0.0
@@ -112,9 +108,7 @@ class TimelinePart:
         for name, y in zip(self.panel.names, rows, strict=True):
             axes.text(LEFT - 0.08, y + ROW / 2, name, fontsize=8, ha="right", va="center")
         boxes: dict[Look, list[Rectangle]] = defaultdict(list)
-        for event in timeline.events:
-            if not (event.action.is_compute or event.action.kind is Kind.STEP):
-                continue
+        for event in self.panel.boxes:
             appearance = look(event.action, self.panel.chunk(event.action), self.chunks)
             y = rows[event.device]
             rectangle = (x(event.start), y, x(event.end), y + ROW)
@@ -123,7 +117,7 @@ class TimelinePart:
                 self._number(axes, event, rectangle, appearance)
         for appearance, rectangles in boxes.items():
             paint_boxes(axes, appearance, rectangles)
-        for y, row in zip(rows, self.panel.sync_lanes(), strict=True):
+        for y, row in zip(rows, self.panel.sync_bars, strict=True):
             for event, lane in row:
                 upper = y + ROW + 0.015 + lane * LANE
                 _paint_sync(axes, event, (x(event.start), upper, x(event.end), upper + LANE - 0.015))
@@ -186,24 +180,28 @@ class LegendPart:
             action = Action(order[kind], 0, 0, pipe)
             entry = look(action, chunk, chunks), words(action, chunk, chunks, both)
             columns[kind, pipe].append(entry)
-        events = [event for panel in self.panels for event in panel.timeline.events]
-        other: list[tuple[Look | str, str]] = [(IDLE, "idle (bubble)")]
-        if any(event.action.kind is Kind.SYNC for event in events):
-            other.append((SYNC_FILL, "gradient all-reduce of a stage"))
-        if any(event.action.kind is Kind.TIE for event in events):
-            other.append((TIE_FILL, "all-reduce of the tied embedding"))
-        if any(event.action.kind is Kind.STEP for event in events):
-            other.append((look(Action(Kind.STEP), 0, 1), "optimizer step"))
-        return [*columns.values(), other]
+        kinds_drawn = self._kinds
+        singles: list[tuple[Look | str, str]] = [(IDLE, "idle (bubble)")]
+        if Kind.SYNC in kinds_drawn:
+            singles.append((SYNC_FILL, "gradient all-reduce of a stage"))
+        if Kind.TIE in kinds_drawn:
+            singles.append((TIE_FILL, "all-reduce of the tied embedding"))
+        if Kind.STEP in kinds_drawn:
+            singles.append((look(Action(Kind.STEP), 0, 1), "optimizer step"))
+        return [*columns.values(), *([single] for single in singles)]
+
+    @property
+    def _kinds(self) -> set[Kind]:
+        return set().union(*(panel.kinds for panel in self.panels))
 
     def _place(self, width: float) -> tuple[list[tuple[float, float, Look | str, str]], float]:
         """(x, y, look, text) of every entry, columns wrapped to ``width``; and the height."""
         placed = []
-        left, top, lowest = LEFT, 0.0, 0.0
+        left, top, lowest = 0.0, 0.0, 0.0
         for column in self._columns():
             wide = 0.42 + max(text_width(text, self.SIZE) for _, text in column) + 0.15
-            if left > LEFT and left + wide > width:
-                left, top = LEFT, lowest + 0.06
+            if left and left + wide > width:
+                left, top = 0.0, lowest + 0.06
             for line, (appearance, text) in enumerate(column):
                 placed.append((left, top + line * self.LINE, appearance, text))
                 lowest = max(lowest, top + (line + 1) * self.LINE)
@@ -228,9 +226,9 @@ class LegendPart:
                 )
             axes.text(left + 0.42, top + self.LINE / 2 - 0.02, text, fontsize=self.SIZE, va="center")
         note = "Numbers in boxes are micro-batches, counted from 0."
-        if any(is_sync(event) for panel in self.panels for event in panel.timeline.events):
+        if self._kinds & GRADIENT_SYNC:
             note += " Numbers in sync bars are stages."
-        axes.text(LEFT, height - self.LINE / 2, note, fontsize=self.SIZE, va="center", color="#444444")
+        axes.text(0, height - self.LINE / 2, note, fontsize=self.SIZE, va="center", color="#444444")
 
 
 def paint_boxes(axes: Axes, appearance: Look, rectangles: Sequence[Rectangle]) -> None:
