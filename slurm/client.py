@@ -31,7 +31,9 @@ def call(*command: str, timeout: float = TIMEOUT_S, stdin: str | None = None) ->
             "slurm", command[0], f"no answer within {timeout:.0f} s; is slurmctld up?", "try: scontrol ping"
         ) from error
     if done.returncode != 0:
-        raise InputError("slurm", command[0], first_error(done.stderr or done.stdout))
+        problem = first_error(done.stderr or done.stdout)
+        hint = "is SLURM_CONF set?" if "config" in problem else ""
+        raise InputError("slurm", command[0], problem, hint)
     return done.stdout
 
 

@@ -9,12 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from experiments.store import write_json
-
-if TYPE_CHECKING:
-    from torch.distributed import Store
 
 KEY = "BITPIPE_POOL"
 """Variable that carries a pool's secret to its ranks; it is never logged."""
@@ -48,14 +45,14 @@ class Task:
         )
 
 
-def meet(task: Task, file: Path, *, backend: str, seconds: float = 120) -> Store:
+def meet(task: Task, file: Path, *, backend: str, seconds: float = 120) -> Any:
     """Make the default process group; rank 0 binds a free port and says in ``file`` which.
 
     Raises:
         TimeoutError: rank 0 did not say so in time.
     """
     import torch.distributed as dist
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     limit = timedelta(seconds=seconds)
     if task.rank == 0:

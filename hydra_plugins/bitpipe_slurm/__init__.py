@@ -1,6 +1,7 @@
-"""The launcher that Hydra knows as ``slurm``; everything it does is in the package :mod:`slurm`."""
+"""The launcher that Hydra knows as ``slurm``; everything it does is in the package :mod:`slurm`.
 
-from __future__ import annotations
+No postponed annotations here, for the reason given in ``hydra_plugins/bitpipe_local``.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -20,7 +20,6 @@ from slurm.testcluster.configuration import Settings, files
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEFAULT_FOLDER = REPOSITORY / ".testcluster"
 HOSTS = Path("/etc/hosts")
-MARK = "# bitpipe test cluster"
 
 
 class TestCluster:
@@ -122,7 +121,7 @@ class TestCluster:
             (s.folder / name).chmod(0o600 if name == "slurmdbd.conf" else 0o644)
         values = {key: str(v) if isinstance(v, Path) else v for key, v in asdict(s).items()}
         (s.folder / "settings.json").write_text(json.dumps(values, indent=1))
-        _write_hosts(s.node_names)
+        _write_hosts(s.node_names, self.folder)
 
     def _start_munge(self) -> None:
         key = self.folder / "munge" / "key"
@@ -231,7 +230,7 @@ class TestCluster:
         self._kill_steps()
         for pid_file in (self.folder / "run").glob("*.pid"):
             pid_file.unlink(missing_ok=True)
-        _write_hosts([])
+        _write_hosts([], self.folder)
         if self.settings.sockets != self.folder / "run":
             shutil.rmtree(self.settings.sockets, ignore_errors=True)
         return was_running
@@ -298,11 +297,12 @@ def _socket_folder(folder: Path) -> Path:
     return Path("/tmp") / f"vtest-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
 
 
-def _write_hosts(names: list[str]) -> None:
+def _write_hosts(names: list[str], folder: Path) -> None:
     """Make node names resolvable (rendezvous addresses use them); an empty list takes them out."""
-    lines = [line for line in HOSTS.read_text().splitlines() if not line.endswith(MARK)]
+    mark = f"# test cluster in {folder}"
+    lines = [line for line in HOSTS.read_text().splitlines() if not line.endswith(mark)]
     if names:
-        lines.append(f"127.0.0.1 {' '.join(names)} {MARK}")
+        lines.append(f"127.0.0.1 {' '.join(names)} {mark}")
     text = "\n".join(lines) + "\n"
     if text != HOSTS.read_text():
         HOSTS.write_text(text)  # in place: the file may be a mount
