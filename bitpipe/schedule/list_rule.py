@@ -8,7 +8,16 @@ from dataclasses import replace
 from bitpipe.errors import InputError
 from bitpipe.schedule.bounds import lower_bound
 from bitpipe.schedule.codes import Codes, Rows
-from bitpipe.schedule.list_scheduling import Graph, build_graph, list_pass, rows_by_start, search
+from bitpipe.schedule.list_scheduling import (
+    ROUNDS,
+    Graph,
+    Placed,
+    build_graph,
+    justified,
+    list_pass,
+    rows_by_start,
+    search,
+)
 
 
 def list_rule(codes: Codes, cap: int | None) -> Rows:
@@ -22,8 +31,13 @@ def list_rule(codes: Codes, cap: int | None) -> Rows:
         raise InputError("cap", cap, f"one micro-batch alone holds {placement.chunks} chunks on a device")
     bound = lower_bound(placement, codes.micro_batches, cap=cap, split_backward=codes.split_backward)
     graph = build_graph(codes)
-    found = search(graph, _seeds(codes, graph, cap), cap, round(bound * placement.chunks))
-    assert found, "the last seed is feasible"
+    goal = round(bound * placement.chunks)
+    found = search(graph, _seeds(codes), cap, goal)
+    if cap is not None and (not found or (found[0] > goal and cap < codes.stages)):
+        safe = admitted(codes, graph, cap)
+        tried = [safe, *justified(graph, safe[1], cap, goal, ROUNDS), *([found] if found else [])]
+        found = min(tried, key=lambda placed: placed[0])
+    assert found
     return rows_by_start(codes, found[1])
 
 
@@ -56,7 +70,7 @@ def lattice(
     return out
 
 
-def _seeds(codes: Codes, graph: Graph, cap: int | None) -> Iterator[list[int]]:
+def _seeds(codes: Codes) -> Iterator[list[int]]:
     depth, chunks = codes.placement.depth, codes.placement.chunks
     both = codes.placement.bidirectional
     half = max(1, depth // 2) if both else depth
@@ -66,12 +80,10 @@ def _seeds(codes: Codes, graph: Graph, cap: int | None) -> Iterator[list[int]]:
     yield lattice(codes, per_unit=codes.micro_batches, period=0, forward_step=one, backward_step=one)
     yield lattice(codes, per_unit=half, period=max(1, period - half))
     yield lattice(codes, per_unit=half, period=period, forward_step=4)
-    if cap is not None:
-        yield admitted(codes, graph, cap)
 
 
-def admitted(codes: Codes, graph: Graph, cap: int) -> list[int]:
-    """Starts of a schedule that keeps any cap ≥ v: at most ⌊C/v⌋ micro-batches are on their way.
+def admitted(codes: Codes, graph: Graph, cap: int) -> Placed:
+    """A schedule that keeps any cap ≥ v: at most ⌊C/v⌋ micro-batches are on their way.
 
     A micro-batch holds at most v chunks on a device, so the cap cannot be reached, and nothing can
     deadlock. At C = v one micro-batch goes at a time.
@@ -85,4 +97,4 @@ def admitted(codes: Codes, graph: Graph, cap: int) -> list[int]:
         after[last] += (first,)
     found = list_pass(replace(graph, before=before, after=after), lattice(codes, per_unit=1, period=1), None)
     assert found
-    return found[1]
+    return found

@@ -17,6 +17,8 @@ from bitpipe.schedule.codes import Codes, Rows
 
 # Passes over all actions that one search may spend; keeps the largest schedules within seconds.
 _BUDGET = 1_500_000
+ROUNDS = 12
+"""Justifications, right and left, of one seed."""
 
 
 Placed = tuple[int, list[int]]
@@ -159,18 +161,24 @@ def list_pass(graph: Graph, priority: Sequence[int], cap: int | None) -> Placed 
     return (now, start) if placed == total else None
 
 
-def justified(
+def from_priority(
     graph: Graph, priority: Sequence[int], cap: int | None, goal: int, rounds: int
 ) -> Iterator[Placed]:
-    """Feasible schedules from one seed, by alternating right and left justification."""
-    back = graph.reversed()
+    """Feasible schedules from one seed: a list pass, then justification."""
     found = list_pass(graph, priority, cap)
     if found:
         yield found
     else:  # a capped forward pass can deadlock; its uncapped order still is a good seed
         found = list_pass(graph, priority, None)
         assert found
-    start = found[1]
+    yield from justified(graph, found[1], cap, goal, rounds)
+
+
+def justified(
+    graph: Graph, start: Sequence[int], cap: int | None, goal: int, rounds: int
+) -> Iterator[Placed]:
+    """Feasible schedules by alternating right and left justification of one schedule."""
+    back = graph.reversed()
     ticks = graph.ticks
     for _ in range(rounds):
         mirrored = list_pass(back, [-(s + t) for s, t in zip(start, ticks, strict=True)], cap)
@@ -189,7 +197,7 @@ def justified(
 
 
 def search(
-    graph: Graph, seeds: Iterable[Sequence[int]], cap: int | None, goal: int, rounds: int = 12
+    graph: Graph, seeds: Iterable[Sequence[int]], cap: int | None, goal: int, rounds: int = ROUNDS
 ) -> Placed | None:
     """The best schedule that the seeds lead to; stops at ``goal`` ticks or when the budget is spent.
 
@@ -199,7 +207,7 @@ def search(
     best: Placed | None = None
     spent = 0
     for seed in seeds:
-        for found in justified(graph, seed, cap, goal, rounds):
+        for found in from_priority(graph, seed, cap, goal, rounds):
             spent += len(graph.ticks)
             if best is None or found[0] < best[0]:
                 best = found
