@@ -25,9 +25,7 @@ Sizes = Callable[[Action], float]
 Span = tuple[float, float]
 
 STEP = Action(Kind.STEP)
-_SENT = {Kind.SEND_F: Kind.F, Kind.SEND_B: Kind.B}
-_AWAITED = {Kind.WAIT_F: Kind.F, Kind.WAIT_B: Kind.B}
-_POSTED = frozenset({Kind.RECV_F, Kind.RECV_B})
+_SENT = frozenset({Kind.SEND_F, Kind.SEND_B})
 _COLLECTIVE = frozenset({Kind.SYNC, Kind.TIE})
 _CLASSES = tuple(LinkClass)
 
@@ -182,12 +180,14 @@ def _looked_up(durations: Mapping[tuple[int, Action], float]) -> Callable[[int, 
 
 
 _COMPUTE, _SEND, _WAIT, _ISSUE, _NOTHING = range(5)
+_COMPUTED, _ISSUED, _IGNORED = (_COMPUTE, -1), (_ISSUE, -1), (_NOTHING, -1)
 
 
 class _Wiring:
     """A program with its messages and groups numbered, so that the inner loop is arithmetic.
 
-    ``rows[device]`` is (what, argument) per instruction: the message number for SEND and WAIT.
+    ``rows[device]`` is (what, message number of a SEND or WAIT) per instruction. Kinds are told
+    apart by identity and messages by integers: hashing an enum costs more than all the rest.
     """
 
     def __init__(self, program: Program) -> None:
@@ -196,31 +196,29 @@ class _Wiring:
         self.rows: list[list[tuple[int, int]]] = []
         self.groups: dict[tuple[Kind, int], list[int]] = {}  # collective → devices, once per issue
         self.stepping: set[int] = set()
-        numbers: dict[tuple[Kind, int, int, int], int] = {}
+        stages, targets = program.schedule.placement.stages, self.targets
         for device, row in enumerate(program.rows):
             wired: list[tuple[int, int]] = []
-            for instruction in row:
-                action = instruction.action
-                kind = action.kind
-                if action.is_compute:
-                    wired.append((_COMPUTE, -1))
-                elif kind in _SENT or kind in _AWAITED:
-                    payload = _SENT.get(kind) or _AWAITED[kind]
-                    name = (payload, action.micro_batch, action.stage, action.pipe)
-                    message = numbers.setdefault(name, len(numbers))
-                    if kind in _SENT:
-                        self.targets[message] = (device, instruction.peer)
-                    wired.append((_SEND if kind in _SENT else _WAIT, message))
-                elif kind in _COLLECTIVE:
-                    self.groups.setdefault((kind, action.stage), []).append(device)
-                    wired.append((_ISSUE, -1))
+            for (kind, micro_batch, stage, _), peer, *_ in row:
+                if kind is Kind.F or kind is Kind.B or kind is Kind.I or kind is Kind.W:
+                    wired.append(_COMPUTED)
+                elif kind is Kind.WAIT_F or kind is Kind.WAIT_B:
+                    message = 2 * (micro_batch * stages + stage) + (kind is Kind.WAIT_B)
+                    wired.append((_WAIT, message))
+                elif kind is Kind.SEND_F or kind is Kind.SEND_B:
+                    message = 2 * (micro_batch * stages + stage) + (kind is Kind.SEND_B)
+                    targets[message] = (device, peer)
+                    wired.append((_SEND, message))
+                elif kind is Kind.SYNC or kind is Kind.TIE:
+                    self.groups.setdefault((kind, stage), []).append(device)
+                    wired.append(_ISSUED)
                 else:
                     if kind is Kind.STEP:
                         self.stepping.add(device)
-                    wired.append((_NOTHING, -1))
+                    wired.append(_IGNORED)
             self.rows.append(wired)
-        self.messages = len(numbers)
-        self.pairs = sorted(set(self.targets.values()))
+        self.messages = 2 * program.schedule.micro_batches * stages
+        self.pairs = sorted(set(targets.values()))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,17 +125,21 @@ class Prediction:
     @cached_property
     def traffic(self) -> tuple[Traffic, ...]:
         """Bytes by kind and link class; a ring all-reduce of n members moves 2(n−1) times its size."""
-        totals: dict[tuple[str, LinkClass], list[float]] = {}
         layout, links, size = self.costs.layout, self.costs.links, self.costs.size
+        paths: dict[tuple[int, int, str], list[float]] = {}
+        for device, row in enumerate(self.trace.program.rows):
+            for action, peer, *_ in row:
+                if action.kind is Kind.SEND_F or action.kind is Kind.SEND_B:
+                    path = paths.setdefault((device, peer, _TRAFFIC[action.kind]), [0, 0.0])
+                    path[0] += 1
+                    path[1] += size(action)
+        totals: dict[tuple[str, LinkClass], list[float]] = {}
         for replica in range(layout.width):
-            for device, row in enumerate(self.trace.program.rows):
-                source = layout.rank(replica, device)
-                for action, peer, *_ in row:
-                    if action.kind is Kind.SEND_F or action.kind is Kind.SEND_B:
-                        link = links.between(source, layout.rank(replica, peer))
-                        entry = totals.setdefault((_TRAFFIC[action.kind], link), [0, 0.0])
-                        entry[0] += 1
-                        entry[1] += size(action)
+            for (device, peer, kind), (messages, total) in paths.items():
+                link = links.between(layout.rank(replica, device), layout.rank(replica, peer))
+                entry = totals.setdefault((kind, link), [0, 0.0])
+                entry[0] += messages
+                entry[1] += total
         for collective in self.trace.collectives:
             if collective.link is not LinkClass.LOCAL:
                 entry = totals.setdefault((_TRAFFIC[collective.action.kind], collective.link), [0, 0.0])
