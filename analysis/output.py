@@ -99,12 +99,7 @@ def _write_tables(tables: Sequence[Table], folder: Path) -> Iterator[Path]:
 def _write_pictures(rendered: Rendered, folder: Path) -> Iterator[Path]:
     for picture in rendered.pictures:
         folder.mkdir(parents=True, exist_ok=True)
-        for suffix in ("pdf", "png", "svg"):
-            path = folder / f"{picture.name}.{suffix}"
-            half = path.with_name(f".{path.stem}.{os.getpid()}.{suffix}")
-            save(picture.figure, half)
-            half.replace(path)
-            yield path
+        yield from save(picture.figure, folder / picture.name)
 
 
 def write_text(path: Path, text: str) -> Path:

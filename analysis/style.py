@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,11 +62,19 @@ def figure(width: float = PAGE, height: float = 2.6) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Save in the format that the suffix names: pdf, png or svg."""
-    suffix = path.suffix.removeprefix(".")
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Save ``stem`` as pdf, png and svg, each atomically; the layout is worked out once."""
+    paths = []
     with style():
-        figure.savefig(path, format=suffix, metadata=_METADATA[suffix])
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        for suffix, metadata in _METADATA.items():
+            path = stem.with_name(f"{stem.name}.{suffix}")
+            half = path.with_name(f".{path.stem}.{os.getpid()}.{suffix}")
+            figure.savefig(half, format=suffix, metadata=metadata)
+            half.replace(path)
+            paths.append(path)
+    return paths
 
 
 def bar(look: Look) -> dict[str, Any]:

@@ -60,9 +60,7 @@ def panel(results: Results, row: pd.Series, title: str) -> Panel:
     told = timeline(results, row)
     unit = "" if told.unit == "stage forward" else f" {told.unit}"
     about = f"{told.origin.value}, makespan {told.makespan:.4g}{unit}, bubble {100 * told.bubble_ratio:.1f} %"
-    return Panel(
-        timeline=told, placement=placement(results, row), title=f"{title}: {about} ({told.origin.value})"
-    )
+    return Panel(timeline=told, placement=placement(results, row), title=f"{title}: {about}")
 
 
 def by_origin(results: Results, id: str) -> list[tuple[str, pd.DataFrame]]:

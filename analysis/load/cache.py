@@ -28,22 +28,27 @@ class Cache:
     root: Path
     name: str
 
-    def read(self, paths: Iterable[Path], reader: Callable[[Path], Reading]) -> dict[str, Reading]:
+    def read(
+        self, paths: Iterable[Path], reader: Callable[[Path], Reading]
+    ) -> tuple[dict[str, Reading], pd.DataFrame]:
         """Read every file, from the cache where its size and time are unchanged.
 
         Returns:
-            per path relative to the root its reading; in the order of ``paths``.
+            per path relative to the root its reading, in the order of ``paths``, without steps;
+            and the steps of all in one frame, with a column ``path``.
         """
         keys = {}
         for path in paths:
             stat = path.stat()
             keys[str(path.relative_to(self.root))] = (stat.st_size, stat.st_mtime_ns)
-        known = self._load(keys)
+        known, steps = self._load(keys)
         fresh = {name: reader(self.root / name) for name in keys if name not in known}
         readings = {name: known[name] if name in known else fresh[name] for name in keys}
         if fresh:
-            self._save(keys, readings)
-        return readings
+            more = [one.steps.assign(path=name) for name, one in fresh.items() if len(one.steps)]
+            steps = pd.concat([steps[steps["path"].isin(list(known))], *more], ignore_index=True)
+            self._save(keys, readings, steps)
+        return readings, steps
 
     @property
     def _files(self) -> tuple[Path, Path]:
@@ -51,32 +56,29 @@ class Cache:
         folder = self.root / ".cache"
         return folder / f"{stem}-documents.parquet", folder / f"{stem}-steps.parquet"
 
-    def _load(self, keys: dict[str, tuple[int, int]]) -> dict[str, Reading]:
+    def _load(self, keys: dict[str, tuple[int, int]]) -> tuple[dict[str, Reading], pd.DataFrame]:
         try:
             documents, steps = (pd.read_parquet(path) for path in self._files)
-            groups = {str(path): rows for path, rows in steps.groupby("path", sort=False)}
             rows = list(documents.itertuples(index=False, name=None))
+            known = {
+                path: Reading(document=json.loads(document), problems=json.loads(problems))
+                for path, size, mtime_ns, document, problems in rows
+                if keys.get(path) == (size, mtime_ns)
+            }
+            if "path" in steps:
+                return known, steps
         except Exception:  # absent, torn or foreign: whatever pyarrow makes of it, read afresh
-            return {}
-        known = {}
-        for path, size, mtime_ns, document, problems in rows:
-            if keys.get(path) == (size, mtime_ns):
-                own = groups.get(path, pd.DataFrame()).drop(columns="path", errors="ignore")
-                known[path] = Reading(
-                    document=json.loads(document),
-                    steps=own.dropna(axis="columns", how="all").reset_index(drop=True),
-                    problems=json.loads(problems),
-                )
-        return known
+            pass
+        return {}, pd.DataFrame({"path": pd.Series(dtype="str")})
 
-    def _save(self, keys: dict[str, tuple[int, int]], readings: dict[str, Reading]) -> None:
+    def _save(
+        self, keys: dict[str, tuple[int, int]], readings: dict[str, Reading], steps: pd.DataFrame
+    ) -> None:
         rows = [
             (name, *keys[name], json.dumps(reading.document), json.dumps(reading.problems))
             for name, reading in readings.items()
         ]
         documents = pd.DataFrame(rows, columns=[*_KEY, "document", "problems"])
-        tables = [reading.steps.assign(path=name) for name, reading in readings.items() if len(reading.steps)]
-        steps = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame({"path": []})
         try:
             for frame, path in zip((documents, steps), self._files, strict=True):
                 path.parent.mkdir(parents=True, exist_ok=True)

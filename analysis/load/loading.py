@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from analysis.load.schema import CELLS, DEVICES, PROBLEMS, STEPS, conform
 from analysis.load.sweeps import experiment_rows, read_sweeps
 from experiments.record import FINISHED
 
+_RANK_LOG = re.compile(r"cells/(\w+)/a(\d+)/rank(\d+)\.jsonl$")
 RUNNING_S = 120.0  # a log written in the last two minutes belongs to a run that still runs
 
 
@@ -32,7 +34,7 @@ class Loaded:
         sweeps: one row per experiment, sweep and cell asked for, newest sweep first; without
             manifests (wandb) what the records themselves say.
         source: ``records``, ``wandb-offline`` or ``wandb-online``.
-        logs: per path, the step rows of logs that are not in ``readings``.
+        own_steps: the step rows that came with the readings, with their ``path``.
         unfinished: cell → (path, state) for attempts that left no record.
         found: problems met besides those of ``readings`` and ``logs``.
     """
@@ -40,6 +42,7 @@ class Loaded:
     readings: Mapping[str, Reading]
     sweeps: pd.DataFrame
     source: str
+    own_steps: pd.DataFrame = field(default_factory=pd.DataFrame)
     root: Path | None = None
     unfinished: Mapping[str, tuple[str, str]] | None = None
     found: tuple[tuple[str, str], ...] = ()
@@ -68,21 +71,20 @@ class Loaded:
     @cached_property
     def steps(self) -> pd.DataFrame:
         """One row per attempt, rank and step, with all that was logged."""
-        frames = []
-        for path, reading in {**self.readings, **self.logs}.items():
-            if reading.steps.empty:
-                continue
-            where = _place(path, reading.document)
-            frames.append(reading.steps.assign(**{key: where[key] for key in where}))
-        if not frames:
+        steps = self.logs[1] if self.source == "records" else self.own_steps
+        if steps.empty:
             return conform(pd.DataFrame(), STEPS)
-        return conform(pd.concat(frames, ignore_index=True), STEPS, extra=True)
+        places = {path: _place(path, one.document) for path, one in {**self.readings, **self.logs[0]}.items()}
+        known = pd.DataFrame.from_dict(places, orient="index", columns=["cell", "attempt", "rank"])
+        paths = steps["path"]
+        more = {str(name): paths.map(known[name]) for name in known if name not in steps}
+        return conform(steps.assign(**more), STEPS, extra=True)
 
     @cached_property
-    def logs(self) -> Mapping[str, Reading]:
-        """The rank logs of a results folder; nothing for wandb, whose files hold their steps."""
+    def logs(self) -> tuple[Mapping[str, Reading], pd.DataFrame]:
+        """The rank logs of a results folder and their steps; none for wandb, whose files hold theirs."""
         if self.source != "records" or self.root is None:
-            return {}
+            return {}, pd.DataFrame()
         paths = sorted(self.root.glob("cells/*/a*/rank*.jsonl"))
         return Cache(self.root, "ranks").read(paths, read_rank_log)
 
@@ -91,7 +93,7 @@ class Loaded:
         """Every file or part that was left out, and why (rank logs once :attr:`steps` were asked for)."""
         readings = dict(self.readings)
         if "logs" in self.__dict__:
-            readings |= self.logs
+            readings |= self.logs[0]
         rows = [(path, problem) for path, reading in readings.items() for problem in reading.problems]
         rows += self.found
         rows += [(path, f"no record: {state}") for path, state in (self.unfinished or {}).values()]
@@ -109,7 +111,7 @@ class Loaded:
 
 def load(root: Path) -> Loaded:
     """Read the records below ``root``."""
-    readings = Cache(root, "records").read(sorted(root.glob("cells/*/a*/record.json")), read_record)
+    readings, _ = Cache(root, "records").read(sorted(root.glob("cells/*/a*/record.json")), read_record)
     sweeps, problems = read_sweeps(root)
     return Loaded(
         readings=readings,
@@ -134,8 +136,9 @@ def _unfinished(root: Path, readings: Iterable[str]) -> dict[str, tuple[str, str
     return found
 
 
-def _place(path: str, document: Mapping[str, Any] | None) -> dict[str, Any]:
+def _place(path: str, document: Mapping[str, Any] | None) -> tuple[Any, Any, Any]:
+    """(cell, attempt, rank) of a log, as far as they are known."""
     if document is not None:
-        return {"cell": document["cell"], "attempt": document["attempt"]}
-    _, cell, attempt, name = Path(path).parts[-4:]
-    return {"cell": cell, "attempt": int(attempt[1:]), "rank": int(name.removeprefix("rank").split(".")[0])}
+        return document["cell"], document["attempt"], None
+    place = _RANK_LOG.search(path)
+    return (place[1], int(place[2]), int(place[3])) if place else (None, None, None)

@@ -9,33 +9,42 @@ from typing import Any
 from analysis.load.reading import Reading
 from analysis.load.wandb_offline import steps_frame
 
-_STEP = ("step", "iteration")
+NAMES = ("event", "iteration", "rank")
 
 
 def read_rank_log(path: Path) -> Reading:
-    """Read one rank's log; lines that are no JSON objects are counted and left out."""
+    """Read one rank's log: its iterations since it last started.
+
+    Lines that are no JSON objects are counted and left out; a log without an ``end`` event is
+    named, which also shows a cut between two lines.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
         return Reading(problems=[f"not readable, skipped: {error.strerror}"])
+    if not data:
+        return Reading(problems=["empty file"])
     rows: list[dict[str, Any]] = []
-    bad = 0
+    bad, ended = 0, False
     lines = data.split(b"\n")
     cut = lines.pop()  # empty where the last line is whole
     for line in lines:
         try:
             row = json.loads(line)
-            step = next((row[key] for key in _STEP if key in row), None)
-        except (ValueError, TypeError, RecursionError):
+            event = row["event"]
+        except (ValueError, TypeError, KeyError, RecursionError):
             bad += 1
             continue
-        if isinstance(step, int) and isinstance(row, dict):
-            rows.append({"step": step} | {key: value for key, value in row.items() if key not in _STEP})
+        if event == "start":
+            rows, ended = [], False
+        ended |= event == "end"
+        if event == "iteration":
+            rows.append({"step": row.get("iteration")} | {key: row[key] for key in row if key not in NAMES})
     problems = []
     if cut:
         problems.append(f"cut inside its last line ({len(cut)} bytes left out)")
     if bad:
-        problems.append(f"{bad} of {len(lines)} lines are no JSON objects, left out")
-    if not data:
-        problems.append("empty file")
+        problems.append(f"{bad} of {len(lines)} lines are no events, left out")
+    if not ended:
+        problems.append(f"no end event: {len(rows)} iterations kept")
     return Reading(steps=steps_frame(rows), problems=problems)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+NOTHING = pd.DataFrame()
+
 
 @dataclass(kw_only=True)
 class Reading:
@@ -20,5 +22,5 @@ class Reading:
     """
 
     document: dict[str, Any] | None = None
-    steps: pd.DataFrame = field(default_factory=pd.DataFrame)
+    steps: pd.DataFrame = field(default_factory=lambda: NOTHING)
     problems: list[str] = field(default_factory=list)

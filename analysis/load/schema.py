@@ -72,7 +72,8 @@ DEVICES: dict[str, tuple[str, str]] = {
     "peak_memory_bytes": ("Float64", "peak over an iteration"),
 }
 STEPS: dict[str, tuple[str, str]] = {
-    "cell": ("string", "id of the cell"),
+    "path": ("string", "file or run"),
+    "cell": ("string", "id of the cell; missing for a wandb run that left no record"),
     "attempt": ("Int64", "which attempt"),
     "step": ("Int64", "training step, from 0"),
     "rank": ("Int64", "global rank; missing where ranks are reduced (wandb)"),

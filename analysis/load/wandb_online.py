@@ -37,7 +37,7 @@ def _read(run: Any) -> Reading:
     reading.document = {
         "id": run.id,
         "config": dict(run.config),
-        "summary": dict(run.summary),
+        "summary": dict(run.summary_metrics),
         "group": run.group,
         "tags": list(run.tags),
         "project": run.project,

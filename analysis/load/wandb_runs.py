@@ -1,7 +1,8 @@
 """wandb runs, offline or online, to the same frames as records.
 
-The sink puts a cell's whole record under the summary key :data:`RECORD`, so a table made from
-wandb equals the one made from ``results/``.
+The sink (:mod:`experiments.wandb_sink`) puts the identity, labels and provenance of a record
+into a run's configuration, its metrics and per-device vectors into the summary; here they become
+the record again, so that a table made from wandb equals the one made from ``results/``.
 """
 
 from __future__ import annotations
@@ -11,21 +12,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from analysis.load.cache import Cache
 from analysis.load.loading import RUNNING_S, Loaded
 from analysis.load.reading import Reading
 from analysis.load.sweeps import sweeps_of_records
 from analysis.load.wandb_offline import read_offline
-from experiments.record import RecordError, check
+from experiments.record import SCHEMA, RecordError, check
 
-RECORD = "record"
+IDENTITY = ("schema", "job", "cluster", "backend", "data", "calibration", "links", "options")
+ABOUT = ("cell", "attempt", "experiment", "labels", "provenance", "started", "finished")
 
 
 def load_offline(root: Path) -> Loaded:
     """Read every ``run-*.wandb`` below ``root``."""
     paths = sorted(path for path in root.rglob("run-*.wandb") if not path.is_symlink())
-    runs = Cache(root, "wandb").read(paths, read_offline)
-    return _loaded(runs, "wandb-offline", lambda path: (root / path).stat().st_mtime)
+    runs, steps = Cache(root, "wandb").read(paths, read_offline)
+    return _loaded(runs, steps, "wandb-offline", lambda path: (root / path).stat().st_mtime)
 
 
 def load_online(project: str) -> Loaded:
@@ -36,33 +40,61 @@ def load_online(project: str) -> Loaded:
     """
     from analysis.load.wandb_online import read_online
 
-    return _loaded(read_online(project), "wandb-online", lambda _: 0.0)
+    runs = read_online(project)
+    steps = [reading.steps.assign(path=path) for path, reading in runs.items()]
+    together = pd.concat(steps, ignore_index=True) if steps else pd.DataFrame()
+    return _loaded(runs, together, "wandb-online", lambda _: 0.0)
 
 
-def _loaded(runs: Mapping[str, Reading], source: str, written: Callable[[str], float]) -> Loaded:
+def _loaded(
+    runs: Mapping[str, Reading], steps: pd.DataFrame, source: str, written: Callable[[str], float]
+) -> Loaded:
     readings = {}
     for path, reading in runs.items():
         problems = list(reading.problems)
         record = None
         if reading.document is not None:
-            record = _record(reading.document, problems)
+            try:
+                record = record_of(reading.document)
+            except RecordError as error:
+                problems.append(f"no record, only steps kept: {str(error).splitlines()[0]}")
             if reading.document["exit_code"] is None:
                 state = reading.document.get("state")
                 state = state or ("running" if time.time() - written(path) < RUNNING_S else "crashed")
-                problems.append(f"no exit record: {state}; {len(reading.steps)} rows of steps kept")
-        readings[path] = Reading(document=record, steps=reading.steps, problems=problems)
+                problems.append(f"no exit record: {state}; {reading.document['rows']} rows of steps kept")
+        readings[path] = Reading(document=record, problems=problems)
     documents = [reading.document for reading in readings.values() if reading.document]
-    return Loaded(readings=readings, sweeps=sweeps_of_records(documents), source=source)
+    return Loaded(readings=readings, sweeps=sweeps_of_records(documents), source=source, own_steps=steps)
 
 
-def _record(run: Mapping[str, Any], problems: list[str]) -> dict[str, Any] | None:
-    record = run["summary"].get(RECORD)
-    if record is None:
-        problems.append("no record in its summary; only its steps are kept")
-        return None
-    try:
-        check(record)
-    except (RecordError, AttributeError) as error:
-        problems.append(f"its record is left out: {str(error).splitlines()[0]}")
-        return None
-    return dict(record)
+def record_of(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The record that a wandb run is a copy of; of a failure's cause only the message is left.
+
+    Raises:
+        RecordError: the run is none of this project's, or left no summary.
+    """
+    config, summary = run["config"], run["summary"]
+    lacking = [name for name in (*IDENTITY, *ABOUT) if name not in config]
+    if lacking:
+        raise RecordError(f"its configuration lacks {lacking[0]}")
+    if "status" not in summary:
+        raise RecordError("its summary says no status")
+    message = summary.get("cause")
+    cause = {"kind": "told", "message": message, "rank": None, "traceback": None, "signal": None}
+    record = {name: config[name] for name in ABOUT} | {
+        "schema": SCHEMA,
+        "status": summary["status"],
+        "origin": summary.get("origin"),
+        "identity": {name: config[name] for name in IDENTITY},
+        "metrics": _below("metrics/", summary),
+        "devices": _below("devices/", summary),
+        "cause": cause if message is not None else None,
+        "timeline": None,
+        "wandb": {"state": "online" if run.get("state") else "offline"},
+    }
+    check(record)
+    return record
+
+
+def _below(prefix: str, summary: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): summary[name] for name in summary if name.startswith(prefix)}

@@ -1,26 +1,36 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from result_folders import BERT, TINY, VARIANTS, Folder, make_cell, make_record
 
 from analysis.__main__ import main
+from analysis.artefacts.table6 import layout, tidy
+from analysis.grid import to_markdown
+from analysis.paper import printed
+from analysis.remarks import remarks
+from analysis.results import Results
 from bitpipe.origin import Origin
 from experiments.record import Status
 
 Capture = pytest.CaptureFixture[str]
 
 
-def run(folder: Folder, *more: str) -> int:
+def command(folder: Folder, *more: str) -> int:
     return main(["table6_ablation", "--results", str(folder.root), *more])
 
 
 def table(folder: Folder) -> pd.DataFrame:
-    return pd.read_csv(folder.root / "tables" / "table6_ablation.csv")
+    return tidy(Results(folder.root).experiment("table6_ablation"), printed("table6_ablation"))
+
+
+def notes(folder: Folder) -> str:
+    return "\n".join(remarks(Results(folder.root).experiment("table6_ablation")))
 
 
 def test_one_row_per_cell_and_origin_with_the_papers_beside(table6: Folder) -> None:
-    assert run(table6) == 0
     frame = table(table6)
     assert frame.groupby("origin").size().to_dict() == {"paper": 24, "simulated": 24, "virtual": 24}
     simulated = frame[frame["origin"] == "simulated"]
@@ -30,17 +40,15 @@ def test_one_row_per_cell_and_origin_with_the_papers_beside(table6: Folder) -> N
 
 
 def test_a_tiny_virtual_model_is_compared_by_ratios_only(table6: Folder) -> None:
-    run(table6)
     virtual = table(table6).query("origin == 'virtual'")
     assert virtual["paper_samples_per_s"].isna().all()
     assert virtual["error_percent"].isna().all()
     assert virtual["ratio_error_percent"].abs().max() < 1e-6
-    assert "compare their ratios" in (table6.root / "tables" / "table6_ablation.md").read_text()
+    assert "compare their ratios" in to_markdown(layout(table(table6)))
 
 
 def test_markdown_is_laid_out_like_the_paper(table6: Folder) -> None:
-    run(table6)
-    lines = (table6.root / "tables" / "table6_ablation.md").read_text().splitlines()
+    lines = to_markdown(layout(table(table6))).splitlines()
     assert "| D | B̂ | w/o V | w/o E | w/o M | BitPipe | best | remarks |" in lines
     paper = lines[lines.index("| *paper* |  |  |  |  |  |  |  |") + 6]
     assert paper == "| 16 | 256 | 55.96 | <u>57.05</u> | 55.23 | **57.44** | BitPipe |  |"
@@ -55,18 +63,16 @@ def test_overlapping_intervals_are_undecided(folder: Folder) -> None:
         make_record(full, times=[1, 1, 1, 1.00, 1.02]), make_record(without_v, times=[1, 1, 1, 1.01, 1.03])
     )
     folder.sweep("table6_ablation", [full, without_v])
-    run(folder)
     verdicts = table(folder).query("origin == 'virtual'")["verdict"].unique()
     assert list(verdicts) == ["undecided: without_v, full"]
 
 
-def test_failed_oom_and_missing_cells_are_shown_as_such(folder: Folder, capsys: Capture) -> None:
+def test_failed_oom_and_missing_cells_are_shown_as_such(folder: Folder) -> None:
     cells = {name: make_cell(variant=name) for name in VARIANTS}
     folder.add(make_record(cells["full"], 19.0))
     folder.add(make_record(cells["without_v"], status=Status.OOM))
     folder.add(make_record(cells["without_e"], status=Status.FAILED))
     folder.sweep("table6_ablation", cells.values())
-    assert run(folder) == 0
     frame = table(folder).query("origin == 'simulated'").set_index("variant")
     assert frame["status"].to_dict() == {
         "without_v": "oom",
@@ -74,22 +80,19 @@ def test_failed_oom_and_missing_cells_are_shown_as_such(folder: Folder, capsys: 
         "without_m": "missing",
         "full": "ok",
     }
-    printed = capsys.readouterr().out
-    assert "1 of 4 cells are oom: does not fit" in printed
-    assert "1 of 4 cells are missing" in printed
+    assert "1 of 4 cells are oom: does not fit" in notes(folder)
+    assert "1 of 4 cells are missing" in notes(folder)
 
 
-def test_mixed_and_dirty_revisions_are_named(folder: Folder, capsys: Capture) -> None:
+def test_mixed_and_dirty_revisions_are_named(folder: Folder) -> None:
     full, without_v = make_cell(), make_cell(variant="without_v")
     folder.add(
         make_record(full, 19.0, revision="a" * 40),
         make_record(without_v, 18.0, revision="b" * 40, dirty=True),
     )
     folder.sweep("table6_ablation", [full, without_v])
-    run(folder)
-    printed = capsys.readouterr().out
-    assert "simulated: cells of 2 revisions (aaaaaaaaaa, bbbbbbbbbb)" in printed
-    assert "1 of 2 cells ran from a working tree with changes" in printed
+    assert "simulated: cells of 2 revisions (aaaaaaaaaa, bbbbbbbbbb)" in notes(folder)
+    assert "1 of 2 cells ran from a working tree with changes" in notes(folder)
 
 
 def test_another_models_sweep_replaces_the_older_one_and_a_partial_sweep_completes_it(folder: Folder) -> None:
@@ -99,13 +102,12 @@ def test_another_models_sweep_replaces_the_older_one_and_a_partial_sweep_complet
     folder.sweep("table6_ablation", [old], stamp="20260101-000000")
     folder.sweep("table6_ablation", [first], stamp="20260102-000000")
     folder.sweep("table6_ablation", [second], stamp="20260103-000000")
-    run(folder)
     frame = table(folder).query("origin == 'simulated'")
     assert set(frame["cell"]) == {first.id, second.id}
 
 
 def test_without_results_one_clear_line_and_a_failing_exit(folder: Folder, capsys: Capture) -> None:
-    assert run(folder) == 2
+    assert command(folder) == 2
     error = capsys.readouterr().err.strip()
     assert error.count("\n") == 0
     assert "holds no record of table6_ablation" in error
@@ -117,15 +119,17 @@ def test_an_unknown_table_names_the_nearest(capsys: Capture) -> None:
     assert "did you mean table6_ablation?" in capsys.readouterr().err
 
 
-def test_every_format_is_written_and_a_second_rendering_gives_the_same_bytes(table6: Folder) -> None:
+def test_the_command_writes_every_format_and_a_second_time_the_same_bytes(table6: Folder) -> None:
     def files() -> dict[str, bytes]:
         paths = [*table6.root.glob("tables/*"), *table6.root.glob("figures/*")]
         return {path.name: path.read_bytes() for path in paths}
 
-    run(table6)
+    assert command(table6) == 0
     first = files()
-    kinds = {(name.split(".")[0], name.split(".")[1]) for name in first}
     for stem in ("table6_ablation", "table6_ablation_memory"):
-        assert {suffix for name, suffix in kinds if name == stem} == {"csv", "md", "tex", "pdf", "png", "svg"}
-    run(table6)
+        suffixes = {Path(name).suffix for name in first if Path(name).stem == stem}
+        assert suffixes == {".csv", ".md", ".tex", ".pdf", ".png", ".svg"}
+    assert b"/FontFile2" in first["table6_ablation.pdf"]  # fonts lie in the file
+    assert b"<text" not in first["table6_ablation.svg"]  # glyphs as outlines
+    command(table6)
     assert files() == first
