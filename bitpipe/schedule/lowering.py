@@ -16,7 +16,6 @@ executes, which :func:`~bitpipe.schedule.evaluation.start_times` shows to exist.
 
 from __future__ import annotations
 
-import heapq
 from typing import NamedTuple
 
 from bitpipe.errors import InputError, choose
@@ -145,18 +144,19 @@ def assign_slots(
     counts = []
     for posts in receives:
         free: list[int] = []
-        held: list[tuple[int, int]] = []  # (position of last use, slot)
-        count = 0
+        frees: dict[int, list[int]] = {}  # position of last use -> slots
+        count = passed = 0
         for position, message in posts:
-            while held and held[0][0] < position:
-                heapq.heappush(free, heapq.heappop(held)[1])
+            for last in range(passed, position):
+                free += frees.pop(last, ())
+            passed = position
             if free:
-                slot = heapq.heappop(free)
+                slot = free.pop()
             else:
                 slot, count = count, count + 1
             slots[message.consumer] = slot
             last = places[last_use(message.consumer, length, stages)]
-            heapq.heappush(held, (last, slot))
+            frees.setdefault(last, []).append(slot)
         counts.append(count)
     return slots, tuple(counts)
 

@@ -11,17 +11,17 @@ def order(plan: Plan) -> Rows:
 
     Forwards and backwards take one slot each: with i the number in the unit and direction, F of
     stage s lies in slot 2i + s and B in slot 2i + 2D−1−s; units follow each other every 2D slots.
+    With an odd D the slots of the two directions collide, and the list rule orders the actions.
     """
-    if plan.codes.split_backward:
+    if plan.codes.split_backward or plan.placement.depth % 2:
         return list_rule(plan.codes, plan.cap)
     codes, depth = plan.codes, plan.placement.depth
-    half = max(1, depth // 2)
+    half = depth // 2
     slots: list[int] = []
-    for pipe, local in zip(codes.pipes, codes.locals, strict=True):
+    for local in codes.locals:
         unit, i = divmod(local, half)
         first = 2 * depth * unit + 2 * i
-        # The pipe breaks the ties that an odd D has on its middle device.
-        slots += [2 * (first + step) + pipe for step in range(2 * depth)]
+        slots += range(first, first + 2 * depth)
     return rows_by_start(codes, slots)
 
 
