@@ -13,7 +13,7 @@ from bitpipe.job import Job
 from bitpipe.runtime.clocks import CLOCKS, Nominal
 from bitpipe.runtime.failure import RankFailure
 from bitpipe.runtime.pool import Pool
-from bitpipe.runtime.result import RunResult
+from bitpipe.runtime.result import RankReport, RunResult
 from bitpipe.runtime.run import Fault, Run, describe
 from bitpipe.schedule import check, generate, lower
 from bitpipe.schedule.program import Program
@@ -149,11 +149,16 @@ def _attempt(
         for number in everyone:
             failed[number] = _result(runs[number], started, failure=failure)
         return failed
+    return list(finished(runs, reports, started))
+
+
+def finished(runs: Sequence[Run], reports: Sequence[Sequence[RankReport]], started: float) -> list[RunResult]:
+    """Results of jobs that ran to their end."""
     return [_result(run, started, reports=rows) for run, rows in zip(runs, reports, strict=True)]
 
 
 def _result(
-    run: Run, started: float, *, reports: Sequence[object] = (), failure: RankFailure | None = None
+    run: Run, started: float, *, reports: Sequence[RankReport] = (), failure: RankFailure | None = None
 ) -> RunResult:
     return RunResult(
         job=run.job,
@@ -163,7 +168,7 @@ def _result(
         origin=CLOCKS[run.clock],
         cause=None if failure is None else failure.cause,
         message_bytes=run.message_bytes,
-        reports=tuple(reports),  # type: ignore[arg-type]
+        reports=tuple(reports),
         started=started,
         finished=time.time(),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch.distributed as dist
 
@@ -41,12 +42,21 @@ def train_block(
 
 def _iterate(member: Member, faults: Sequence[Fault]) -> None:
     """One iteration; an error says where it happened."""
-    acts = [(fault.position, member.poison if fault.kind == "nan" else fault.strike) for fault in faults]
+    acts = [(fault.position, partial(_strike, member, fault)) for fault in faults]
     undo = [member.interpreter.insert(position, act) for position, act in acts]
     try:
         member.iterate()
     except Exception as error:
         error.add_note(member.where())
+        member.log("error", error=f"{type(error).__name__}: {error}", where=member.where())
         raise
     for back in reversed(undo):
         back()
+
+
+def _strike(member: Member, fault: Fault) -> None:
+    member.log("fault", kind=fault.kind)
+    if fault.kind == "nan":
+        member.poison()
+    else:
+        fault.strike()
