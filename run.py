@@ -18,12 +18,15 @@ def main(arguments: Sequence[str]) -> int:
         print(text(ROOT / "conf"), end="")
         return 0
     from experiments.command_line import one_line, prepare
+    from experiments.outcome import SweepFailed
 
     try:
         ready = prepare(arguments, ROOT / "conf")
         if ready.sentence:
             print(ready.sentence, flush=True)
         _hydra(ready.arguments)
+    except SweepFailed as error:
+        print(error, file=sys.stderr)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -47,11 +50,18 @@ def _hydra(arguments: Sequence[str]) -> None:
 
     config.register()
 
+    raised: list[Exception] = []
+
     def one_cell(composed: DictConfig) -> None:
-        run_single(composed)
+        try:
+            run_single(composed)
+        except Exception as error:  # kept from Hydra, which would print a line of its own
+            raised.append(error)
 
     sys.argv = [sys.argv[0], *arguments]
     hydra.main(version_base="1.3", config_path=str(ROOT / "conf"), config_name="config")(one_cell)()
+    if raised:
+        raise raised[0]
 
 
 def _finish() -> int:

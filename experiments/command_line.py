@@ -66,21 +66,33 @@ def one_line(error: Exception) -> str | None:
 
     if isinstance(error, (InputError, SweepFailed)):
         return str(error)
-    kind = type(error).__module__.partition(".")[0]
-    if kind not in ("hydra", "omegaconf"):
+    if not _theirs(error):
         return None
     first, _, rest = str(error).partition("\n")
-    cause = error.__cause__
-    if found := re.match(r"Ambiguous value for argument '(\w[^=']*)=([^']*)'", first):
-        return f"{found[1]}={found[2]}: several values need a sweep (add -m)"
-    if found := re.match(r"Could not override '([^']+)'", first):
+    reason = str(error.__cause__ or rest).partition("\n")[0]
+    if override := getattr(error, "override", None):  # not even an override
+        return f"{override}: not KEY=VALUE in Hydra's grammar ({first})"
+    if found := re.match(r"Ambiguous value for argument '(.*)'", first):
+        return f"{found[1]}: several values need a sweep (add -m)"
+    if found := re.match(r"Could not override '(.*)'", first):
         return f"{found[1]}: no such key{_nearest_key(found[1])}"
-    if found := re.match(r"Could not append to config. An item is already at '([^']+)'", first):
+    if found := re.match(r"Could not append to config. An item is already at '(.*)'", first):
         return f"+{found[1]}: the key exists (leave out the plus)"
-    if found := re.match(r"Error merging override (\S+?)=?(.*)", first):
-        reason = str(cause or rest).split("\n")[0]
+    if found := re.match(r"Error merging override (.*)", first):
         return f"{found[1]}: {reason}"
-    return " ".join(part.strip() for part in [first, *rest.split("\n")[:1]] if part.strip())
+    if found := re.match(r"In .*: Could not find '(.*)/(.*)'", first):
+        options = re.findall(r"^\t(\w+)$", rest, re.MULTILINE)
+        return f"{found[1]}={found[2]}: allowed are {', '.join(options)}"
+    return " ".join(filter(None, [first.strip(), reason.strip()]))
+
+
+def _theirs(error: Exception) -> bool:
+    """Whether Hydra or OmegaConf raised it, which they do about input."""
+    frame = error.__traceback__
+    while frame and frame.tb_next:
+        frame = frame.tb_next
+    raised = str(frame.tb_frame.f_globals.get("__name__", "")) if frame else ""
+    return any(name.partition(".")[0] in ("hydra", "omegaconf") for name in (type(error).__module__, raised))
 
 
 def _nearest_key(key: str) -> str:

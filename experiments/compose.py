@@ -17,6 +17,7 @@ from bitpipe.models import ModelConfig
 from bitpipe.schedule.spec import ScheduleSpec
 from bitpipe.simulate.unit_calibration import calibration_of
 from experiments.cell import BACKENDS, Cell
+from experiments.config import Config
 from experiments.expression import evaluate, whole
 from experiments.settings import RunSettings, WandbSettings
 
@@ -59,6 +60,8 @@ def cell_of(config: Mapping[str, Any]) -> Cell:
         InputError: a value that means nothing, whatever the others are.
     """
     backend = config["backend"]["name"]
+    for key in config:
+        choose("key", key, (f.name for f in fields(Config)))
     choose("backend", backend, BACKENDS)
     job, options = _job(config)
     modelled = backend == "simulate" or config["backend"]["links"] == "scaled"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
+from experiments.block import Block
 from experiments.dry_run import describe
 from experiments.execute import record_refusals, run_block
 from experiments.manifest import write_manifest
@@ -25,9 +27,9 @@ def run_sweep(sweep: Sweep) -> None:
     write_manifest(sweep)
     record_refusals(sweep)
     blocks = pending(sweep, say)
-    total = sum(len(block.cells) for block in blocks)
-    progress = Progress(total)
+    progress = Progress(blocks)
     for block in blocks:
+        progress.started(block)
         run_block(block, progress.finished)
     report(sweep)
 
@@ -38,18 +40,25 @@ def say(line: str) -> None:
 
 
 class Progress:
-    """One line per finished cell: count, status, cell, result, time left."""
+    """A line when a block of ranks starts, and one per finished cell."""
 
-    def __init__(self, total: int) -> None:
-        self.total, self.done, self.begin = total, 0, time.monotonic()
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.blocks, self.cells = len(blocks), sum(len(block.cells) for block in blocks)
+        self.begun, self.done = 0, 0
+        self.start = time.monotonic()
+
+    def started(self, block: Block) -> None:
+        self.begun += 1
+        if block.backend == "simulate":
+            return
+        left = (time.monotonic() - self.start) / max(1, self.done) * (self.cells - self.done)
+        until = f", about {left:.0f} s left" if self.done else ""
+        say(f"block {self.begun}/{self.blocks}: {len(block.cells)} cells on {block.ranks} ranks{until}")
 
     def finished(self, record: Record, name: str) -> None:
         self.done += 1
-        elapsed = time.monotonic() - self.begin
-        left = elapsed / self.done * (self.total - self.done)
-        until = f", about {left:.0f} s left" if left >= 5 else ""
-        width = len(str(self.total))
-        say(f"[{self.done:>{width}}/{self.total}] {record.status:<6} {name}: {outcome_of(record)}{until}")
+        width = len(str(self.cells))
+        say(f"[{self.done:>{width}}/{self.cells}] {record.status:<6} {name}: {outcome_of(record)}")
 
 
 def outcome_of(record: Record) -> str:
@@ -59,5 +68,6 @@ def outcome_of(record: Record) -> str:
             return f"makespan {record.metrics['makespan_units']:g} stage forwards ({record.origin})"
         return f"{record.metrics['samples_per_s']:.2f} samples/s ({record.origin})"
     assert record.cause is not None
-    rank = f"rank {record.cause.rank}: " if record.cause.rank is not None else ""
-    return rank + record.cause.message
+    cause = record.cause
+    said = cause.rank is None or cause.message.startswith("rank")
+    return cause.message if said else f"rank {cause.rank}: {cause.message}"

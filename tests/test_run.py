@@ -23,10 +23,10 @@ def run(*arguments: str, results: Path | None = None) -> subprocess.CompletedPro
 def test_help_names_the_backends_in_order_and_every_group() -> None:
     done = run("--help")
     assert done.returncode == 0
-    text = done.stdout
+    text = done.stdout[done.stdout.index("backend:") :]
     assert text.index("simulate") < text.index("virtual") < text.index("cuda") < text.index("emulate")
     for name in ("table6_ablation", "bitpipe_without_v", "a800", "dry_run=true", "-m"):
-        assert name in text
+        assert name in done.stdout
 
 
 def test_help_takes_less_than_two_seconds() -> None:
@@ -46,10 +46,15 @@ def test_help_takes_less_than_two_seconds() -> None:
         (["dept=4"], "dept: no such key (did you mean depth?)"),
         (["method.cp=4"], "method.cp: no such key (did you mean method.cap?)"),
         (["cluster=a80"], "did you mean a800?"),
-        (["method=bitpipe,dapple"], "add -m"),
+        (["method=bitpipe,dapple"], "method=bitpipe,dapple: several values need a sweep (add -m)"),
         (["+experiment=table6", "-m"], "did you mean table6_ablation?"),
-        (["rerun=perhaps"], "rerun"),
+        (["rerun=perhaps"], "rerun=perhaps: Value 'perhaps' is not a valid bool"),
         (["depth=["], "depth=["),
+        (["foo"], "foo: not KEY=VALUE"),
+        (["+dept=4"], "did you mean depth?"),
+        (["+depth=4"], "leave out the plus"),
+        (["calibration=null"], "calibration=null: allowed are"),
+        (["-m", "hydra/launcher=slrm"], "hydra/launcher=slrm: allowed are"),
     ],
 )
 def test_bad_input_is_one_line_and_a_status(arguments: list[str], line: str, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ Plan = Callable[..., Sweep]
         ("micro_batches=0", "micro_batches=0"),
         ("data.path=/nowhere/corpus.txt backend=virtual", "data.path=/nowhere/corpus.txt: no such file"),
         ("wandb.mode=offlin", "did you mean offline?"),
-        ("calibration=null", "try calibration=physical"),
+        ("~calibration", "try calibration=physical"),
     ],
 )
 def test_bad_input_is_one_line_with_what_is_allowed(planned: Plan, overrides: str, line: str) -> None:

@@ -1,0 +1,173 @@
+"""A block on real ranks: records, links, wandb's copy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from bitpipe.runtime.run import ITEM_BYTES
+from bitpipe.schedule.timeline import Timeline
+from experiments import link_scaling, ranks, wandb_sink
+from experiments.block import Block
+from experiments.execute import run_block
+from experiments.record import Record, Status
+from experiments.settings import WandbSettings
+from experiments.store import Store
+from experiments.sweep import Sweep
+
+Plan = Callable[..., Sweep]
+TINY = "backend=virtual model=bert_tiny model.layers=4 depth=2 micro_batches=2 iterations=3 measured=2"
+
+
+@pytest.fixture(scope="module")
+def block(load: Callable[..., object], tmp_path_factory: pytest.TempPathFactory) -> Block:
+    from experiments.sweep import plan
+
+    results = tmp_path_factory.mktemp("results")
+    jobs = [[*TINY.split(), f"method={name}", f"results={results}"] for name in ("bitpipe", "dapple")]
+    (one,) = plan(load, jobs).blocks  # type: ignore[arg-type]
+    return one
+
+
+@pytest.fixture(scope="module")
+def records(block: Block) -> list[Record]:
+    """Two methods on one pool of two ranks, once for the tests below."""
+    told: list[str] = []
+    found = run_block(block, lambda record, name: told.append(record.cell))
+    assert told == [cell.id for cell in block.cells]
+    return found
+
+
+@pytest.fixture
+def store(block: Block) -> Store:
+    return Store(block.settings.results)
+
+
+def test_every_cell_has_an_ok_record_with_virtual_numbers(records: list[Record], store: Store) -> None:
+    for record in records:
+        assert record.status is Status.OK, record.cause
+        assert store.read(record.cell, record.attempt).document() == record.document()  # type: ignore[union-attr]
+        assert (record.origin, record.provenance["clock"]) == ("virtual", "virtual")
+        times = record.metrics["iterations_seconds"]
+        assert len(times) == 3
+        assert record.metrics["iteration_seconds"] == pytest.approx(fmean(times[-2:]))
+        batch = record.metrics["global_batch"]
+        assert record.metrics["samples_per_s"] == pytest.approx(batch / fmean(times[-2:]))
+        assert 0 < record.metrics["bubble_ratio"] < 1
+        assert len(record.metrics["losses"]) == 3
+
+
+def test_methods_train_the_same_model_on_the_same_text(records: list[Record]) -> None:
+    one, other = (record.metrics["losses"] for record in records)
+    assert one == pytest.approx(other, rel=1e-4)
+    assert records[0].identity["data"] == records[1].identity["data"] != "none"
+
+
+def test_vectors_have_one_entry_per_rank_and_the_peak_is_the_sum_of_its_parts(records: list[Record]) -> None:
+    for record in records:
+        assert {len(values) for values in record.devices.values()} == {2}
+        parts = [
+            values
+            for name, values in record.devices.items()
+            if name.endswith("_bytes") and "peak" not in name
+        ]
+        assert record.devices["peak_memory_bytes"] == [sum(rank) for rank in zip(*parts, strict=True)]
+        assert min(record.devices["activation_bytes"]) > 0
+
+
+def test_a_timeline_and_every_ranks_log_lie_beside_the_record(records: list[Record], store: Store) -> None:
+    for record in records:
+        folder = store.attempt(record.cell, record.attempt)
+        timeline = Timeline.of(json.loads((folder / str(record.timeline)).read_text()))
+        assert timeline.devices == 2
+        assert {path.name for path in folder.glob("rank*.jsonl")} == {"rank0.jsonl", "rank1.jsonl"}
+
+
+def test_variants_of_a_block_share_one_link_scale(records: list[Record]) -> None:
+    one, other = (record.provenance["link_scale"] for record in records)
+    assert one == other
+    assert one["reference"] == "bert_64"
+
+
+def test_scaled_links_weigh_as_much_against_compute_as_the_clusters_do(block: Block) -> None:
+    cell, forward = block.cells[0], 0.003
+    scale = link_scaling.scale_of(cell, forward)
+    here, there = link_scaling.links_of(cell, scale), link_scaling.modelled(cell)
+    message = there.job.micro_batch_size * there.job.model.sequence * there.job.model.hidden * 2
+    modelled_p2p = message / there.links.p2p_inter.bandwidth + there.links.p2p_inter.latency
+    p2p = link_scaling.message_bytes(cell) / here.p2p_inter.bandwidth + here.p2p_inter.latency
+    assert p2p / forward == pytest.approx(modelled_p2p / scale.modelled_forward_seconds)
+    gradient = fmean(link_scaling.gradient_bytes(cell, 4)) / here.all_reduce_intra.bandwidth
+    modelled_gradient = fmean(there.gradient_bytes) / there.links.all_reduce_intra.bandwidth
+    assert gradient / forward == pytest.approx(modelled_gradient / scale.modelled_forward_seconds)
+
+
+def test_sizes_agree_with_the_runtime() -> None:
+    assert ITEM_BYTES.items() <= link_scaling.ITEM_BYTES.items()
+
+
+def test_wandb_gets_the_rows_of_rank_logs_and_the_record_says_where(
+    records: list[Record], block: Block, store: Store
+) -> None:
+    assert block.settings.wandb.mode == "offline", "ranks log to wandb by default"
+    for record in records:
+        assert record.wandb["state"] == "offline", record.wandb
+        folder = store.attempt(record.cell, record.attempt) / record.wandb["directory"]
+        (run,) = folder.glob("*.wandb")
+        assert f"{record.cell}-a{record.attempt}" in run.name
+        assert run.stat().st_size > 1000
+
+
+@pytest.fixture
+def unlogged(records: list[Record]) -> Record:
+    """A finished record, to be published again into a fresh folder."""
+    return replace(records[0], attempt=77)
+
+
+def test_a_broken_wandb_breaks_nothing_and_the_record_says_what_happened(
+    unlogged: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wandb
+
+    def broken(**_: object) -> None:
+        raise wandb.errors.CommError("the service is gone")
+
+    monkeypatch.setattr(wandb, "init", broken)
+    entry = wandb_sink.publish(unlogged, [{"loss": 1.0}], tmp_path, WandbSettings(mode="offline"))
+    assert entry["state"] == "broken"
+    assert "the service is gone" in entry["error"]
+    replace(unlogged, wandb=entry).document()
+
+
+def test_wandb_may_not_move_to_another_folder_in_silence(unlogged: Record, tmp_path: Path) -> None:
+    (tmp_path / "wandb").write_text("in the way: even root cannot make a folder here")
+    entry = wandb_sink.publish(unlogged, [], tmp_path, WandbSettings(mode="offline"))
+    assert entry["state"] == "broken"
+
+
+def test_online_without_a_key_or_a_server_is_written_offline(
+    unlogged: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wandb_sink, "_why_offline", lambda: "server not reachable")
+    entry = wandb_sink.publish(unlogged, [{"loss": 1.0}], tmp_path, WandbSettings(mode="online"))
+    assert (entry["state"], entry["error"]) == ("offline", "server not reachable")
+
+
+def test_a_defect_of_ours_fails_the_blocks_cells_with_its_traceback(
+    planned: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("surprise")
+
+    monkeypatch.setattr(ranks, "links_of", broken)
+    (one,) = planned(f"{TINY} backend.links=as_is wandb.mode=disabled").blocks
+    (record,) = run_block(one, lambda *_: None)
+    assert record.status is Status.FAILED
+    assert record.cause is not None
+    assert record.cause.message == "KeyError: 'surprise'"
+    assert "Traceback" in str(record.cause.traceback)
