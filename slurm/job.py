@@ -259,13 +259,29 @@ def why(number: int, details: dict[str, str]) -> str:
         return state
     if number == signal.SIGUSR2:
         return "reminder"
-    left = seconds_left(details)
-    return "TIMEOUT" if left is not None and left <= 1 else "CANCELLED"
+    return "TIMEOUT" if limit_passed(details) else "CANCELLED"
+
+
+def limit_passed(details: dict[str, str], now: float | None = None) -> bool:
+    """The job has run for its time limit. EndTime does not tell: a cancelled job has one too."""
+    minutes = client.minutes_of(details.get("TimeLimit", "UNLIMITED"))
+    start = _seconds(details.get("StartTime", "Unknown"))
+    if minutes is None or start is None:
+        return False
+    return (time.time() if now is None else now) >= start + 60 * minutes - 1
 
 
 def seconds_left(details: dict[str, str], now: float | None = None) -> float | None:
     """Until the job's time limit; None without one."""
-    text = details.get("EndTime", "Unknown")
-    if text in ("Unknown", "None") or details.get("TimeLimit") == "UNLIMITED":
+    end = _seconds(details.get("EndTime", "Unknown"))
+    if end is None or details.get("TimeLimit") == "UNLIMITED":
         return None
-    return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S")) - (time.time() if now is None else now)
+    return end - (time.time() if now is None else now)
+
+
+def _seconds(text: str) -> float | None:
+    """A time of Slurm's as seconds since the epoch; None for Unknown."""
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    except ValueError:
+        return None
