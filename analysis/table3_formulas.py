@@ -86,9 +86,9 @@ ROWS = {
 def why_bubble(method: str, depth: int, micro_batches: int) -> str:
     """Why the printed bubble ratio is not that of the schedule, in one sentence; empty if unknown."""
     if method in ("gpipe", "dapple"):
-        return "An iteration takes N+D−1 slots, so the ratio is (D−1)/(N+D−1): +1 is a misprint of −1."
+        return "An iteration takes N+D−1 slots of a forward and a backward: (D−1)/(N+D−1), −1 instead of +1."
     if method == "1f1b_int":
-        return "An iteration takes 2N+D−1 half slots, so the ratio is (D−1)/(2N+D−1): +1 is a misprint of −1."
+        return "An iteration takes 2N+D−1 half slots: (D−1)/(2N+D−1), −1 instead of +1."
     if method == "chimera" and micro_batches > depth:
         return (
             "K = N/D units one after another take 3N+(K+1)(D−2); the printed ratio needs doubled forwards, "
@@ -96,8 +96,8 @@ def why_bubble(method: str, depth: int, micro_batches: int) -> str:
         )
     if method == "bitpipe" and micro_batches > depth:
         return (
-            "The seams of K = N/D concatenated units cost (K−1)(D−3)/2 more than the printed formula, which is "
-            "that of the unit; at peak D·Ma the formula is a lower bound."
+            "The K−1 seams between K = N/D concatenated units cost (D−3)/2 each beyond the printed formula, "
+            "which is that of one unit and at peak D·Ma a lower bound."
         )
     if method == "early_forward" and micro_batches <= depth:
         return "At N = D there are no further forwards to fill the middle with; exact from N = 2D on."
@@ -110,6 +110,11 @@ def why_activation(method: str, depth: int, micro_batches: int, bound: str) -> s
         return "At N = D Megatron's order is all warm-up: every device holds D micro-batches' activations."
     if method == "1f1b_int" and bound == "most":
         return "Device 0 warms up with 2(D−1)+D chunks and one more: (3D−1)/2 Ma for N > D."
+    if method == "bitpipe" and bound == "least" and micro_batches > depth:
+        return (
+            "Where units meet, the next one's forwards start early, so the outer devices hold more than the "
+            "(3D+2)/4 Ma of one unit; the printed (D+3)/2 is right only at D = 4 in one unit."
+        )
     if method == "bitpipe" and bound == "least":
         return "The outer devices hold (3D+2)/4 Ma, which equals the printed (D+3)/2 only at D = 4."
     if method == "early_forward" and micro_batches <= depth:

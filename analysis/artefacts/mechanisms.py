@@ -21,15 +21,19 @@ _SYNC = {"late": "after compute", "eager": "eager"}
 @artefact("table2_mechanisms", title=TITLE, needs_records=False)
 def table2_mechanisms(results: Results) -> Rendered:
     """The registered methods, those of the paper first, each beside what the paper prints."""
-    paper = printed("table2_mechanisms").set_index("method")
-    rows = []
-    for name in [*paper.index, *(name for name in METHODS if name not in paper.index)]:
+    paper = {str(row["method"]): row for row in printed("table2_mechanisms").astype(str).to_dict("records")}
+    rows, notes = [], []
+    for name in [*paper, *(name for name in METHODS if name not in paper)]:
         row = mechanism(METHODS[name])
-        differs = [c for c in COLUMNS if name in paper.index and row[c] != paper.loc[name, c]]
-        rows.append({**row, "in_paper": name in paper.index, "differs_from_paper": ", ".join(differs)})
+        differs = [column for column in COLUMNS if name in paper and row[column] != paper[name][column]]
+        rows.append({**row, "in_paper": name in paper, "differs_from_paper": ", ".join(differs)})
+        notes += [
+            f"{row['title']}: {column.replace('_', ' ')} is {row[column]} here, "
+            f"{paper[name][column]} in the paper."
+            for column in differs
+        ]
     frame = pd.DataFrame(rows)
-    notes = tuple(_difference(row, paper) for row in rows if row["differs_from_paper"])
-    table = Table(name="table2_mechanisms", title=TITLE, frame=frame, grid=_grid(frame, notes))
+    table = Table(name="table2_mechanisms", title=TITLE, frame=frame, grid=_grid(frame, tuple(notes)))
     return Rendered(tables=(table,))
 
 
@@ -45,14 +49,6 @@ def mechanism(method: Method) -> dict[str, str]:
         "gradient_sync": _SYNC[method.sync_mode],
         "needs": "none" if method.needs == "–" else method.needs,
     }
-
-
-def _difference(row: dict[str, str], paper: pd.DataFrame) -> str:
-    parts = [
-        f"{column.replace('_', ' ')}: {row[column]} here, {paper.loc[row['method'], column]} in the paper"
-        for column in row["differs_from_paper"].split(", ")
-    ]
-    return f"{row['title']}: {'; '.join(parts)}."
 
 
 def _grid(frame: pd.DataFrame, notes: tuple[str, ...]) -> Grid:

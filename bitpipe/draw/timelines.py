@@ -164,7 +164,7 @@ class LegendPart:
     panels: tuple[Panel, ...]
 
     LINE = 0.19
-    SIZE = 7.5
+    SIZE = 7.0
 
     def _columns(self) -> list[list[tuple[Look | str, str]]]:
         both = any(panel.placement.bidirectional for panel in self.panels)
@@ -199,7 +199,7 @@ class LegendPart:
         placed = []
         left, top, lowest = 0.0, 0.0, 0.0
         for column in self._columns():
-            wide = 0.42 + max(text_width(text, self.SIZE) for _, text in column) + 0.15
+            wide = 0.36 + max(text_width(text, self.SIZE) for _, text in column) + 0.12
             if left and left + wide > width:
                 left, top = 0.0, lowest + 0.06
             for line, (appearance, text) in enumerate(column):
@@ -215,7 +215,7 @@ class LegendPart:
         """Swatches drawn exactly as the boxes, each with its words; a note on the numbers."""
         placed, height = self._place(width)
         for left, top, appearance, text in placed:
-            rectangle = (left, top, left + 0.34, top + self.LINE - 0.035)
+            rectangle = (left, top, left + 0.3, top + self.LINE - 0.035)
             if isinstance(appearance, Look):
                 paint_boxes(axes, appearance, [rectangle])
             else:
@@ -224,7 +224,7 @@ class LegendPart:
                         [_corners(*rectangle)], facecolors=appearance, edgecolors="#9a9a9a", linewidths=0.5
                     )
                 )
-            axes.text(left + 0.42, top + self.LINE / 2 - 0.02, text, fontsize=self.SIZE, va="center")
+            axes.text(left + 0.36, top + self.LINE / 2 - 0.02, text, fontsize=self.SIZE, va="center")
         note = "Numbers in boxes are micro-batches, counted from 0."
         if self._kinds & GRADIENT_SYNC:
             note += " Numbers in sync bars are stages."
