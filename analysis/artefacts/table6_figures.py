@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from analysis.labels import ORIGINS, VARIANTS, Look, origin
 from analysis.memory import GIB, Balance
 from analysis.output import Picture
-from analysis.style import PAGE, figure, style
+from analysis.style import PAGE, bar, figure, style
 from bitpipe.origin import Origin
 
 ROW = ["depth", "micro_batches"]
@@ -113,7 +113,7 @@ def _ratios(axes: Axes, rows: pd.DataFrame) -> None:
 
 
 def memory_picture(memory: Balance) -> Iterator[Picture]:
-    """Peak memory of every device, one panel per origin, boxes over the points."""
+    """Peak memory of every device, one panel per origin: range, mean and every device as a point."""
     origins = [name for name in ORIGINS if name.value in set(memory.devices.get("origin", ()))]
     if not origins:
         return
@@ -122,10 +122,12 @@ def memory_picture(memory: Balance) -> Iterator[Picture]:
         panels = canvas.subplots(len(origins), 1, squeeze=False)[:, 0]
         for axes, name in zip(panels, origins, strict=True):
             _devices(axes, memory.devices[memory.devices["origin"] == name.value], origin(name).name)
-        handles = [
+        handles: list[Any] = [
             Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="black", label=look.name)
             for look in VARIANTS.values()
         ]
+        handles.append(Line2D([], [], color="white", marker="o", mec="black", ms=3, label="one device"))
+        handles.append(Line2D([], [], color="black", marker="_", lw=0, ms=8, label="mean"))
         canvas.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     yield Picture(
         name="table6_ablation_memory",
@@ -139,24 +141,14 @@ def _devices(axes: Axes, rows: pd.DataFrame, title: str) -> None:
     points = list(rows[ROW].drop_duplicates().sort_values(ROW).itertuples(index=False, name=None))
     scale, unit = (GIB, "GiB") if rows["peak_memory_bytes"].max() >= GIB else (2**20, "MiB")
     width = 0.8 / len(VARIANTS)
-    for x, point in enumerate(points):
-        here = rows[(rows[ROW[0]] == point[0]) & (rows[ROW[1]] == point[1])]
-        for place, (name, look) in enumerate(VARIANTS.items()):
-            values = here.loc[here["variant"] == name, "peak_memory_bytes"].astype(float) / scale
-            if values.empty:
-                continue
-            at = x + (place - (len(VARIANTS) - 1) / 2) * width
-            box = axes.boxplot(
-                [values],
-                positions=[at],
-                widths=width * 0.8,
-                whis=(0, 100),
-                patch_artist=True,
-                manage_ticks=False,
-            )
-            box["boxes"][0].set(facecolor=look.colour, hatch=look.hatch)
-            box["medians"][0].set(color="black")
-            axes.plot([at] * len(values), values, "o", color="white", mec="black", mew=0.4, ms=2)
+    for offset, (name, look) in zip(_offsets(len(VARIANTS), width), VARIANTS.items(), strict=True):
+        series = rows[rows["variant"] == name]
+        values = series["peak_memory_bytes"].astype(float) / scale
+        at = [points.index(key) + offset for key in series[ROW].itertuples(index=False, name=None)]
+        ends = values.groupby(at).agg(["min", "max", "mean"])
+        axes.bar(ends.index, ends["max"] - ends["min"], width * 0.8, ends["min"], **bar(look))
+        axes.plot(at, values, "o", color="white", mec="black", mew=0.4, ms=2)
+        axes.plot(ends.index, ends["mean"], "_", color="black", ms=width * 50, mew=1.2)
     axes.set_xticks(range(len(points)), [f"D={depth}, N={batches}" for depth, batches in points])
     axes.set_ylabel(f"peak memory ({unit})")
     axes.set_title(title, loc="left")

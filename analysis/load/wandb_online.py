@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
+from urllib.parse import urlsplit
 
 from analysis.load.reading import Reading
 from analysis.load.wandb_offline import steps_frame
@@ -22,10 +24,18 @@ def read_online(project: str, timeout_s: int = 20) -> dict[str, Reading]:
     if project.count("/") != 1:
         raise InputError("project", project, "expected ENTITY/PROJECT")
     try:
+        _probe(str(wandb.setup().settings.base_url))
         runs = wandb.Api(timeout=timeout_s).runs(project, lazy=False)
         return {f"{project}/{run.id}": _read(run) for run in runs}
     except (ValueError, OSError, wandb.Error) as error:
         raise InputError("project", project, f"wandb: {str(error).splitlines()[0]}") from None
+
+
+def _probe(address: str) -> None:
+    """Raise OSError within seconds where no server listens; wandb itself tries for minutes."""
+    parts = urlsplit(address)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    socket.create_connection((parts.hostname or "", port), timeout=5).close()
 
 
 def _read(run: Any) -> Reading:
