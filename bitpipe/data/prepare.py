@@ -96,7 +96,7 @@ def prepare(
     )
     if _is_there(folder, wanted):
         return read_manifest(folder)
-    with _lock(folder):
+    with locked(folder):
         if _is_there(folder, wanted):
             return read_manifest(folder)
         partial = folder.with_name(folder.name + ".partial")
@@ -125,7 +125,12 @@ def _is_there(folder: Path, wanted: str) -> bool:
 
 
 @contextmanager
-def _lock(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the file lock of ``folder``: of several processes, one at a time.
+
+    Raises:
+        InputError: the place cannot be written.
+    """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         handle = folder.with_name(folder.name + ".lock").open("w")

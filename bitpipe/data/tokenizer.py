@@ -101,3 +101,18 @@ def load(path: Path) -> Tokenizer:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception
         raise InputError("data.tokenizer", path, f"not a tokenizer file ({error})") from None
+
+
+def vocabulary_of(path: Path) -> dict[str, int]:
+    """Entries and ids of a ``tokenizer.json`` or of a ``vocab.txt`` (one entry a line), by id.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    if path.suffix != ".txt":
+        return dict(sorted(load(path).get_vocab().items(), key=lambda entry: entry[1]))
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("data.tokenizer", path, f"not a vocabulary file ({error})") from None
+    return {line.strip(): number for number, line in enumerate(lines)}
