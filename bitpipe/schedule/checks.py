@@ -127,34 +127,34 @@ def buffers(program: Program) -> None:
 
     The last use of an activation and of an output gradient is the chunk's B, or its W.
     """
-    split = program.schedule.split_backward
-    last = _W if split else _B
+    last = _W if program.schedule.split_backward else _B
     stages = program.schedule.placement.stages
     for device, row in enumerate(program.rows):
-        content: dict[int, int] = {}  # slot -> key of the chunk that uses it, F and B apart
+        count = program.slots[device]
+        content = [-1] * count  # 2·chunk (+ 1 for its output gradient)
         uses: dict[int, list[int]] = {}  # chunk -> slots that its last action frees
-        for position, (action, _, slot, _) in enumerate(row):
-            kind = action.kind
-            if kind is _RECV_F or kind is _RECV_B:
-                if not 0 <= slot < program.slots[device]:
-                    _fail(
-                        program,
-                        device,
-                        position,
-                        f"{action} uses slot {slot}, there are {program.slots[device]}",
-                    )
-                if slot in content:
-                    _fail(program, device, position, f"{action} reuses slot {slot}, which is still in use")
-                chunk = action.micro_batch * stages + action.stage
-                content[slot] = 2 * chunk + (kind is _RECV_B)
-                uses.setdefault(chunk, []).append(slot)
-            elif slot >= 0:
-                back = kind is _WAIT_B or kind is _B or kind is _I
-                if content.get(slot) != 2 * (action.micro_batch * stages + action.stage) + back:
-                    _fail(program, device, position, f"{action} needs slot {slot} to hold its input")
+        for position, ((kind, micro_batch, stage, _), _, slot, _) in enumerate(row):
+            if slot >= 0:
+                chunk = micro_batch * stages + stage
+                if kind is _RECV_F or kind is _RECV_B:
+                    if slot >= count or content[slot] >= 0:
+                        wrong = "is still in use" if slot < count else f"is one of {count}: out of range"
+                        _fail(program, device, position, f"{row[position].action}: slot {slot} {wrong}")
+                    content[slot] = 2 * chunk + (kind is _RECV_B)
+                    if chunk in uses:
+                        uses[chunk].append(slot)
+                    else:
+                        uses[chunk] = [slot]
+                else:
+                    back = kind is _WAIT_B or kind is _B or kind is _I
+                    if slot >= count or content[slot] != 2 * chunk + back:
+                        reason = f"{row[position].action} needs slot {slot} to hold its input"
+                        _fail(program, device, position, reason)
+            elif kind is _RECV_F or kind is _RECV_B:
+                _fail(program, device, position, f"{row[position].action} has no slot")
             if kind is last:
-                for freed in uses.pop(action.micro_batch * stages + action.stage, ()):
-                    del content[freed]
+                for freed in uses.pop(micro_batch * stages + stage, ()):
+                    content[freed] = -1
 
 
 def executes(program: Program) -> None:

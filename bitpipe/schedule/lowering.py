@@ -16,6 +16,7 @@ executes, which :func:`~bitpipe.schedule.evaluation.start_times` shows to exist.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import NamedTuple
 
 from bitpipe.errors import InputError, choose
@@ -106,7 +107,11 @@ def messages(codes: Codes, rows: Rows) -> dict[tuple[int, int], list[Message]]:
             if code % length < last:
                 target = devices[code + 1]
                 if target != source:
-                    channels.setdefault((source, target), []).append(Message(code + 1, source, target))
+                    message = Message(code + 1, source, target)
+                    if (source, target) in channels:
+                        channels[source, target].append(message)
+                    else:
+                        channels[source, target] = [message]
     return channels
 
 
@@ -123,11 +128,14 @@ def post_receives(
         latest = len(rows[target])
         posts = []
         for message in reversed(channel):
-            latest = min(latest, max(0, places[message.consumer] - AHEAD))
+            position = places[message[0]] - AHEAD
+            if position < latest:
+                latest = position if position > 0 else 0
             posts.append((latest, message))
-        receives[target] += reversed(posts)
+        posts.reverse()
+        receives[target] += posts
     for posts in receives:
-        posts.sort(key=lambda post: post[0])  # stable: keeps each channel's order
+        posts.sort(key=itemgetter(0))  # stable: keeps each channel's order
     return receives
 
 

@@ -122,7 +122,8 @@ def test_odd_depths_are_scheduled_by_the_same_mechanism(method: str, depth: int)
     for n in (depth, depth + 1, 2 * depth):
         schedule = generate(spec(method, depth, n))
         check(lower(schedule, sync="none"))
-        assert describe(schedule).bubble_ratio < (depth - 1) / (n + depth - 1)  # better than 1F1B
+        if method == "bitpipe":
+            assert describe(schedule).bubble_ratio < (depth - 1) / (n + depth - 1)  # DAPPLE's
 
 
 def test_table_2_has_its_facts() -> None:
