@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from bitpipe.schedule import Costs, Timeline, describe, generate, lower
@@ -54,7 +54,9 @@ def figures(cell: Cell) -> tuple[dict[str, Any], dict[str, list[Any]], Timeline]
     assert isinstance(costs, UnitCalibration)
     schedule = generate(job.schedule)
     program = lower(schedule, sync=job.sync, width=job.width)
-    timeline = simulate_units(program, all_reduce=costs.all_reduce, transfer=costs.transfer, width=job.width)
+    timeline = _by_rank(
+        simulate_units(program, all_reduce=costs.all_reduce, transfer=costs.transfer, width=job.width), cell
+    )
     known = asdict(describe(schedule, Costs(transfer=costs.transfer)))
     metrics: dict[str, Any] = {name: known[key] for key, name in _SCALARS.items()}
     metrics |= {
@@ -74,3 +76,10 @@ def figures(cell: Cell) -> tuple[dict[str, Any], dict[str, list[Any]], Timeline]
     held = [len(schedule.placement.chunks_of(device)) / schedule.chunks for _, device in places]
     devices["weights_m_theta"] = held
     return metrics, devices, timeline
+
+
+def _by_rank(timeline: Timeline, cell: Cell) -> Timeline:
+    """A timeline whose rows are device d of replica w at w·D + d, with the cell's ranks as rows."""
+    ranks = [cell.layout.rank(*divmod(row, cell.layout.depth)) for row in range(timeline.devices)]
+    events = tuple(event._replace(device=ranks[event.device]) for event in timeline.events)
+    return replace(timeline, events=events)

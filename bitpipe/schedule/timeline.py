@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from bitpipe.errors import InputError
@@ -66,6 +66,15 @@ class Timeline:
         if span == 0.0:
             return 0.0
         return 1.0 - sum(event.end - event.start for event in self.compute) / (span * self.devices)
+
+    def reordered(self, rows: Sequence[int]) -> Timeline:
+        """The same timeline with row ``rows[k]`` as its k-th row."""
+        place = {row: k for k, row in enumerate(rows)}
+        return replace(
+            self,
+            events=tuple(event._replace(device=place[event.device]) for event in self.events),
+            memory=tuple(self.memory[row] for row in rows) if self.memory else (),
+        )
 
     def document(self) -> dict[str, Any]:
         """The timeline as strict JSON data (``timeline.json`` beside a record)."""

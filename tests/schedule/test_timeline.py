@@ -18,3 +18,13 @@ def test_a_timeline_survives_its_document():
 def test_what_is_no_timeline_is_refused(document):
     with pytest.raises(InputError, match="not a timeline"):
         Timeline.of(document)
+
+
+def test_rows_can_be_put_in_another_order():
+    timeline = evaluate(generate(ScheduleSpec(method="dapple", depth=4, micro_batches=4)))
+    turned = timeline.reordered([3, 1, 2, 0])
+    assert turned.busy(0) == timeline.busy(3)
+    assert [e.action for e in turned.events if e.device == 3] == [
+        e.action for e in timeline.events if e.device == 0
+    ]
+    assert turned.reordered([3, 1, 2, 0]) == timeline

@@ -1,0 +1,62 @@
+"""Cells in the paper's unit of time: exact figures, no seconds, a timeline to draw."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from bitpipe.schedule import Timeline
+from experiments.block import group
+from experiments.execute import run_block
+from experiments.record import Record, Status
+from experiments.store import Store
+from experiments.sweep import Sweep
+
+UNIT = "backend=simulate calibration=unit depth=4 micro_batches=4"
+
+
+def run(sweep: Sweep) -> list[Record]:
+    records: list[Record] = []
+    for block in group(sweep.experiment, sweep.cells, sweep.settings):
+        records += run_block(block, lambda record, name: None)
+    return records
+
+
+def test_a_record_has_the_schedule_s_figures_and_no_seconds(planned: Callable[..., Sweep]) -> None:
+    sweep = planned(f"{UNIT} method=bitpipe")
+    (record,) = run(sweep)
+    assert record.status is Status.OK
+    assert record.metrics["makespan_units"] == 14
+    assert record.metrics["bubble_ratio"] == pytest.approx(1 / 7)
+    assert record.metrics["transfers"] == 48
+    assert record.metrics["samples_per_s"] is None
+    peaks = dict(zip(record.devices["device"], record.devices["peak_activation_ma"], strict=True))
+    assert peaks == {0: 3.5, 1: 4, 2: 4, 3: 3.5}
+    assert list(record.devices["weights_m_theta"]) == [2, 2, 2, 2]
+
+
+def test_the_timeline_beside_the_record_ends_with_the_last_all_reduce(planned: Callable[..., Sweep]) -> None:
+    sweep = planned(f"{UNIT} method=bitpipe calibration.all_reduce=1.0 method.sync=late")
+    (record,) = run(sweep)
+    folder = Store(sweep.settings.results).attempt(record.cell, record.attempt)
+    timeline = Timeline.of(json.loads((folder / str(record.timeline)).read_text()))
+    assert timeline.unit == "stage forward"
+    last = {event.device: event.end for event in timeline.compute}
+    ends = dict(zip(record.devices["device"], (last[rank] for rank in range(4)), strict=True))
+    assert ends == {0: 14, 1: 13, 2: 13, 3: 14}
+    assert timeline.makespan == record.metrics["iteration_units"] == 18
+    assert record.metrics["makespan_units"] == 14
+
+
+def test_every_replica_has_its_rows(planned: Callable[..., Sweep]) -> None:
+    (record,) = run(planned(f"{UNIT} method=bitpipe width=2"))
+    assert list(record.devices["replica"]) == [0, 0, 1, 1, 0, 0, 1, 1]  # replicas of a stage as neighbours
+    assert len(record.devices["peak_activation_ma"]) == 8
+
+
+def test_what_an_all_reduce_takes_is_part_of_the_cell_and_why_is_not(planned: Callable[..., Sweep]) -> None:
+    ids = [
+        planned(f"{UNIT} calibration.all_reduce={value} calibration.sources.all_reduce={why}").cells[0].id
+        for value, why in ((0.0, "a"), (0.0, "b"), (1.0, "a"))
+    ]
+    assert ids[0] == ids[1] != ids[2]
