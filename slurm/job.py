@@ -220,13 +220,16 @@ class Supervisor:
             TakenAway: unless it was only a reminder of the time limit.
         """
         name = signal.Signals(number).name
-        reason = why(number, client.details(self.id))
+        details = client.details(self.id)
+        reason = why(number, details)
         self.journal.write("interrupted", signal=name, reason=reason)
         if reason == "reminder":
             return
         self._ignore_signals()
         state = client.JobState(id=self.id, state=reason, nodes=self.facts["nodes"])
-        status, cause = verdict(state, self.call.request)
+        # The limit may have been changed since the job was submitted.
+        minutes = client.minutes_of(details.get("TimeLimit", "")) or self.call.request.minutes
+        status, cause = verdict(state, replace(self.call.request, minutes=minutes))
         self._close_all(status, cause)
         raise TakenAway(status)
 

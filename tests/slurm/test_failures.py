@@ -97,4 +97,11 @@ def test_every_failure_has_its_status_and_first_cause_and_the_others_finish(
     assert node in ended(NODE).cause.message
     assert ended(NODE, 2).status is Status.OK
 
-    print(text)
+    assert "[8/8]" in text
+    assert "3 ok, 2 failed, 1 oom, 1 timeout, 1 cancelled" in text
+
+    broken.settings()  # mended
+    again = broken.slurm("requeue", "--only", "failed", "--site", str(broken.site))
+    assert "5 ok, 1 oom, 1 timeout, 1 cancelled" in again.stdout
+    attempts = {seed: len(broken.records(cell[seed])) for seed in SEEDS}
+    assert attempts == {**dict.fromkeys(SEEDS, 1), RAISES: 2, KILLED: 2, PREEMPTED: 2, NODE: 2}

@@ -1,0 +1,153 @@
+"""Sweeps on the test cluster, as a user starts them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cluster_user import ROOT, User, wait_for
+
+from experiments.record import Status
+from slurm import snapshot
+from slurm.client import states
+from slurm.settle import look
+from slurm.testcluster import TestCluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+
+TWO_RANKS = ("depth=2", "micro_batches=2", "method=bitpipe")
+SECRET = "0123456789abcdef0123456789abcdef01234567"
+
+
+def test_three_shapes_make_three_arrays_and_the_table(user: User) -> None:
+    user.settings(setup=['echo "HCA=$NCCL_IB_HCA"'], environment={"NCCL_IB_HCA": "mlx5_0:1,mlx5_1:1"})
+    command = ["depth=4,8,16", "micro_batches=depth", "method=bitpipe"]
+    done = user.run(*command, WANDB_API_KEY=SECRET)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 cells in 3 jobs" in done.stdout
+    assert [str(job.request)[:3] for job in user.folder.jobs()] == ["1x4", "1x8", "2x8"]
+
+    for cell in user.folder.names:
+        (record,) = user.records(cell)
+        assert record.status is Status.OK
+        assert record.provenance["launcher"] == "slurm"
+        job = user.job_of(cell)
+        assert record.provenance["slurm"]["job"] == job
+        ranks = len(record.devices["peak_memory_bytes"])
+        assert len(list(user.folder.job(job).glob("rank*/out.txt"))) == ranks
+        log = user.folder.jobs_folder / f"{job}_0_log.out"
+        assert "HCA=mlx5_0:1,mlx5_1:1" in log.read_text()
+
+    rows = (user.results / "tables" / "table6_ablation.csv").read_text().splitlines()
+    assert sum((",virtual," in row and row.endswith(("ok", "ok,"))) or ",ok" in row for row in rows) >= 3
+    text = [
+        path for path in user.results.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()
+    ]
+    assert text == []
+
+    again = user.run(*command)
+    assert again.returncode == 0
+    assert "3 of 3 cells are finished and skipped" in again.stdout
+    assert len(list((user.results / "slurm").glob("*/*"))) == 1  # nothing was submitted
+
+
+def test_two_sweeps_at_the_same_second_both_finish(user: User) -> None:
+    both = [user.start(*TWO_RANKS), user.start(*TWO_RANKS)]
+    texts = [process.communicate(timeout=280)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], texts
+    folders = list((user.results / "slurm").glob("*/*"))
+    assert len(folders) == 2
+    (cell,) = user.folder.names
+    assert [record.status for record in user.records(cell)] == [Status.OK, Status.OK]
+
+
+def test_ctrl_c_leaves_the_jobs_and_edited_code_changes_nothing(
+    user: User, on_cluster: TestCluster, tmp_path: Path
+) -> None:
+    checkout = tmp_path / "checkout"
+    snapshot.take(checkout, repository=ROOT)
+    user.settings(sbatch={"hold": True})
+    command = [sys.executable, str(checkout / "run.py"), *user.command(*TWO_RANKS)[2:]]
+    waiting = subprocess.Popen(
+        [*command, f"results={user.results}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(checkout)},
+    )
+    user.processes.append(waiting)
+    wait_for(lambda: list((user.results / "slurm").glob("*/*/jobs.jsonl")))
+    wait_for(lambda: user.folder.jobs())
+    (cell,) = user.folder.names
+    job = user.job_of(cell)
+    wait_for(lambda: states([job])[job].state == "PENDING")
+    os.killpg(waiting.pid, signal.SIGINT)
+    text = waiting.communicate(timeout=60)[0]
+    assert waiting.returncode == 130, text
+    assert "the jobs keep running" in text
+    assert f"python -m slurm collect {user.folder.name}" in text
+
+    for room in ("bitpipe", "experiments", "slurm"):
+        shutil.rmtree(checkout / room)
+        (checkout / room).mkdir()
+        (checkout / room / "__init__.py").write_text("raise RuntimeError('edited after submission')\n")
+    status = user.slurm("status").stdout
+    assert "pending" in status
+    assert cell in status
+    on_cluster.client("scontrol", "release", job)
+    collected = user.slurm("collect", "--wait")
+    assert collected.returncode == 0, collected.stdout + collected.stderr
+    assert "1 ok" in collected.stdout
+    logs = user.slurm("logs", cell[:6])
+    assert "==> jobs" in logs.stdout
+    assert cell in logs.stdout
+
+
+def test_slurm_itself_ends_what_takes_too_much_memory(user: User) -> None:
+    user.settings(mem_per_cpu="60M")
+    done = user.run(*TWO_RANKS)
+    (cell,) = user.folder.names
+    (record,) = user.records(cell)
+    assert record.status is Status.OOM, done.stdout
+    assert record.cause.kind == "memory"
+
+
+def test_a_canary_that_fails_keeps_the_rest_from_starting(user: User) -> None:
+    user.settings(setup=["exit 3"])
+    done = user.run(
+        "depth=2", "micro_batches=2", "method=bitpipe,bitpipe_without_e", "pack=false", "canary=true"
+    )
+    assert done.returncode != 0
+    found = look(user.folder)
+    assert {state.state for state in found} == {"cancelled"}
+    assert all("canary failed" in state.note for state in found)
+
+
+def test_submit_and_return_then_cancel_then_run_the_missing_again(user: User) -> None:
+    user.settings(sbatch={"hold": True})
+    done = user.run(*TWO_RANKS, "wait=false")
+    assert done.returncode == 0
+    assert "python -m slurm status" in done.stdout
+    cancelled = user.slurm("cancel")
+    assert "cancelled 1 of 1 jobs" in cancelled.stdout
+    (cell,) = user.folder.names
+    wait_for(lambda: look(user.folder)[0].state == "cancelled", seconds=60)
+    assert "1 cancelled" in user.slurm("collect").stdout
+    user.settings()
+    again = user.slurm("requeue", "--only", "missing", "--site", str(user.site))
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert [record.status for record in user.records(cell)] == [Status.CANCELLED, Status.OK]
+
+
+@pytest.mark.slow
+def test_all_24_cells_of_table_6(user: User) -> None:
+    done = user.run(timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "24 cells in 6 jobs" in done.stdout
+    assert {record.status for cell in user.folder.names for record in user.records(cell)} == {Status.OK}
