@@ -1,0 +1,237 @@
+"""One rank of the comparison with torch.distributed.pipelining: same chunks, same micro-batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+)
+
+from bitpipe.cluster import Link, Links, RankLayout
+from bitpipe.models import ModelConfig, partition
+from bitpipe.models.micro_batch import MicroBatch
+from bitpipe.models.transformer import Chunk, build_chunk
+from bitpipe.runtime.clocks import WallClock
+from bitpipe.runtime.gradients import Gradients
+from bitpipe.runtime.interpreter import Trainer
+from bitpipe.runtime.mailbox import Mailbox
+from bitpipe.runtime.plan import Plan, release_points
+from bitpipe.runtime.worker import World, settle
+from bitpipe.schedule import ScheduleSpec, check, generate, lower
+
+SCHEDULES: dict[str, tuple[Any, str, bool]] = {
+    "gpipe": (ScheduleGPipe, "gpipe", False),
+    "1f1b": (Schedule1F1B, "dapple", False),
+    "interleaved_1f1b": (ScheduleInterleaved1F1B, "1f1b_int", False),
+    "interleaved_zero_bubble": (ScheduleInterleavedZeroBubble, "1f1b_int", True),
+}
+"""Name → the peer's class, our method, whether the backward is split."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One row of the table."""
+
+    schedule: str
+    micro_batches: int
+    layers: int
+    hidden: int
+    sequence: int
+    micro_batch_size: int
+    depth: int = 4
+    vocabulary: int = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Paired iterations: wall seconds between barriers, CPU seconds of all ranks."""
+
+    own_seconds: tuple[float, ...]
+    peer_seconds: tuple[float, ...]
+    own_cpu: tuple[float, ...]
+    peer_cpu: tuple[float, ...]
+    worst_gradient_difference: float
+
+
+class PeerStage(nn.Module):
+    """A chunk as the peer calls it: one tensor in, one out; the last one stops before the head."""
+
+    def __init__(self, chunk: Chunk, batch: MicroBatch) -> None:
+        super().__init__()
+        self.chunk = chunk
+        self._batch = batch
+
+    def forward(self, x: Tensor) -> Tensor:
+        chunk, batch = self.chunk, self._batch
+        if chunk.embedding is not None:
+            x = chunk.embedding(replace(batch, tokens=x))
+        for layer in chunk.layers:
+            x = layer(x, batch.step, batch.index, None)
+        return x
+
+
+def compare(world: World, case: Case, pairs: int) -> Pairs | None:
+    """Run both alternately; returns what rank 0 measured."""
+    settle()
+    model = ModelConfig(
+        name="peer",
+        family="gpt",
+        layers=case.layers,
+        heads=4,
+        hidden=case.hidden,
+        sequence=case.sequence,
+        vocabulary=case.vocabulary,
+        dropout=0.0,
+        tied_embeddings=False,
+    )
+    generator = torch.Generator().manual_seed(1)
+    shape = case.micro_batches * case.micro_batch_size, case.sequence
+    tokens = torch.randint(case.vocabulary, shape, generator=generator)
+    labels = torch.randint(case.vocabulary, shape, generator=generator)
+    batches = [
+        MicroBatch(tokens=t, labels=y, step=0, index=m, normaliser=tokens.numel())
+        for m, (t, y) in enumerate(
+            zip(tokens.chunk(case.micro_batches), labels.chunk(case.micro_batches), strict=True)
+        )
+    ]
+    own, mine = _own(world, case, model, batches)
+    peer, theirs = _peer(world, case, model, batches, tokens, labels)
+    for _ in range(3):
+        own()
+        peer()
+    worst = torch.zeros(1)
+    for key, chunk in mine.items():
+        for a, b in zip(chunk.parameters(), theirs[key].parameters(), strict=True):
+            assert a.grad is not None
+            assert b.grad is not None
+            scale = b.grad.abs().max().clamp_min(1e-12)
+            worst = torch.maximum(worst, ((a.grad - b.grad).abs().max() / scale).reshape(1))
+    dist.all_reduce(worst, op=dist.ReduceOp.MAX)
+    seconds: dict[str, list[float]] = {"own": [], "peer": []}
+    cpu: dict[str, list[float]] = {"own": [], "peer": []}
+    for pair in range(pairs):
+        order = (("own", own), ("peer", peer))
+        for name, step in order if pair % 2 == 0 else reversed(order):
+            dist.barrier()
+            begun, spent = time.perf_counter(), time.process_time()
+            step()
+            spent = time.process_time() - spent
+            dist.barrier()
+            seconds[name].append(time.perf_counter() - begun)
+            cpu[name].append(spent)
+    spent_by_all = torch.tensor([cpu["own"], cpu["peer"]])
+    dist.all_reduce(spent_by_all)
+    if world.rank:
+        return None
+    return Pairs(
+        own_seconds=tuple(seconds["own"]),
+        peer_seconds=tuple(seconds["peer"]),
+        own_cpu=tuple(spent_by_all[0].tolist()),
+        peer_cpu=tuple(spent_by_all[1].tolist()),
+        worst_gradient_difference=worst.item(),
+    )
+
+
+Step = Callable[[], None]
+Chunks = dict[tuple[int, int], Chunk]
+
+
+def _own(world: World, case: Case, model: ModelConfig, batches: list[MicroBatch]) -> tuple[Step, Chunks]:
+    _, method, split = SCHEDULES[case.schedule]
+    spec = ScheduleSpec(
+        method=method, depth=case.depth, micro_batches=case.micro_batches, split_backward=split
+    )
+    program = lower(generate(spec), sync="none")
+    check(program)
+    layout = RankLayout(name="sequential", width=1, depth=case.depth, devices_per_node=case.depth)
+    link = Link(bandwidth=1.0, latency=0.0)
+    links = Links(layout=layout, p2p_intra=link, p2p_inter=link, all_reduce_intra=link, all_reduce_inter=link)
+    plan = Plan(program=program, layout=layout, rank=world.rank)
+    placement = program.schedule.placement
+    parts = partition(model.layers, placement.stages)
+    chunks = {key: build_chunk(model, parts, key[1], seed=3) for key in placement.chunks_of(plan.device)}
+    gradients = Gradients(plan, chunks, {}, learning_rate=1e-3, clip_norm=None)
+    trainer = Trainer(
+        plan,
+        chunks,
+        gradients,
+        clock=WallClock(),
+        releases=release_points(program)[plan.device],
+        mailbox=Mailbox(
+            slots=program.slots[plan.device],
+            shape=(case.micro_batch_size, case.sequence, case.hidden),
+            dtype=torch.float32,
+        ),
+        links=links,
+        boundary_bytes=0,
+        board=world.board,
+    )
+    feed = dict(enumerate(batches))
+
+    def step() -> None:
+        gradients.zero()
+        trainer.feed(feed)
+        trainer.run(last=False)
+
+    return step, chunks
+
+
+def _peer(
+    world: World,
+    case: Case,
+    model: ModelConfig,
+    batches: list[MicroBatch],
+    tokens: Tensor,
+    labels: Tensor,
+) -> tuple[Step, Chunks]:
+    kind, _, _ = SCHEDULES[case.schedule]
+    per_rank = 2 if case.schedule.startswith("interleaved") else 1
+    stages = case.depth * per_rank
+    parts = partition(model.layers, stages)
+    mine = [world.rank + case.depth * k for k in range(per_rank)]
+    chunks = {(0, stage): build_chunk(model, parts, stage, seed=3) for stage in mine}
+    boundary = torch.empty(case.micro_batch_size, case.sequence, case.hidden)
+    made = [
+        PipelineStage(
+            PeerStage(chunk, batches[0]),
+            stage,
+            stages,
+            torch.device("cpu"),
+            input_args=(batches[0].tokens if stage == 0 else boundary.clone().requires_grad_(),),
+            output_args=(boundary.clone().requires_grad_(),),
+        )
+        for (_, stage), chunk in chunks.items()
+    ]
+    first, last = mine[0] == 0, mine[-1] == stages - 1
+    head = chunks[0, stages - 1].head if last else None
+
+    def loss(y: Tensor, target: Tensor) -> Tensor:
+        assert head is not None
+        value: Tensor = head(y, replace(batches[0], labels=target))
+        return value
+
+    schedule = kind(made if per_rank > 1 else made[0], case.micro_batches, loss_fn=loss, scale_grads=False)
+    parameters = [p for chunk in chunks.values() for p in chunk.parameters()]
+    run = partial(schedule.step, *((tokens,) if first else ()))
+
+    def step() -> None:
+        for parameter in parameters:
+            parameter.grad = None
+        if last:
+            run(target=labels, losses=[], return_outputs=False)
+        else:
+            run()
+
+    return step, chunks

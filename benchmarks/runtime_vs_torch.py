@@ -1,0 +1,75 @@
+"""Our runtime against torch.distributed.pipelining: ``python benchmarks/runtime_vs_torch.py``.
+
+Four ranks, the same chunks, micro-batches and schedule on both sides, one iteration each in turn.
+A ratio above 1 means that ours is faster. Where ranks share cores, wall time shows the total work
+of all ranks, not the bubbles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import sys
+from pathlib import Path
+
+from peer import SCHEDULES, Case, Pairs, compare
+
+from bitpipe.runtime.pool import Pool
+
+OUT = Path(__file__).resolve().parent.parent / "results" / "bench" / "runtime_vs_torch.csv"
+SIZES = ((128, 64, 2), (256, 128, 1))
+"""(hidden, sequence, micro-batch size)."""
+EQUAL = 1e-4  # largest difference of a gradient, relative to its largest element, in fp32
+
+
+def row_of(case: Case, found: Pairs) -> dict[str, object]:
+    """One row of the table; ratios are peer / own, pair by pair."""
+    ratios = [p / o for p, o in zip(found.peer_seconds, found.own_seconds, strict=True)]
+    cpu = [p / o for p, o in zip(found.peer_cpu, found.own_cpu, strict=True)]
+    first, _, third = statistics.quantiles(ratios, n=4)
+    return {
+        "schedule": case.schedule,
+        "micro_batches": case.micro_batches,
+        "hidden": case.hidden,
+        "sequence": case.sequence,
+        "ratio_median": round(statistics.median(ratios), 3),
+        "ratio_q1": round(first, 3),
+        "ratio_q3": round(third, 3),
+        "cpu_ratio_median": round(statistics.median(cpu), 3),
+        "gradients_equal": found.worst_gradient_difference <= EQUAL,
+    }
+
+
+def main() -> int:
+    """Run every case, print and write the table; fails if a gradient differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=40, help="iterations of each side per case")
+    parser.add_argument("--schedule", choices=SCHEDULES, action="append", help="only this one (repeatable)")
+    parser.add_argument("--out", type=Path, default=OUT)
+    given = parser.parse_args()
+    rows = []
+    with Pool(4) as pool:
+        for hidden, sequence, size in SIZES:
+            for schedule in given.schedule or SCHEDULES:
+                for micro_batches in (8, 16):
+                    case = Case(
+                        schedule=schedule,
+                        micro_batches=micro_batches,
+                        layers=8,
+                        hidden=hidden,
+                        sequence=sequence,
+                        micro_batch_size=size,
+                    )
+                    rows.append(row_of(case, pool.call(compare, case, given.pairs)))
+                    print("  ".join(f"{name}={value}" for name, value in rows[-1].items()), flush=True)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    with given.out.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return 0 if all(row["gradients_equal"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
