@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -115,6 +116,7 @@ def test_a_lost_timeline_is_one_clear_line(root: Path, tmp_path: Path) -> None:
         rendered(copy, "fig2_bitpipe")
 
 
+@cache
 def table3(root: Path) -> pd.DataFrame:
     results = Results(root)
     return tidy(results.experiment(TABLE3), results.loaded.devices)
