@@ -77,7 +77,8 @@ def choose_backend(
     elif to_slurm:
         backend, why = "cuda", "the sweep goes to Slurm"
     else:
-        backend, why = "simulate", "no GPU is visible" + (" and no sbatch here" if multirun else "")
+        stays = " and no sbatch here" if not machine.sbatch else " and nothing goes to Slurm"
+        backend, why = "simulate", "no GPU is visible" + (stays if multirun else "")
     if forced:
         launcher, because = forced, "as forced"
     elif not multirun:

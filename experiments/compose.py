@@ -32,11 +32,15 @@ def without_hydra(config: DictConfig) -> DictConfig:
 def plain(config: DictConfig) -> dict[str, Any]:
     """The application's part as plain data, interpolations resolved.
 
+    Args:
+        config: with or without Hydra's part.
+
     Raises:
         InputError: an interpolation that leads nowhere, or a value that must be given.
     """
     try:
-        values = OmegaConf.to_container(without_hydra(config), resolve=True, throw_on_missing=True)
+        own = without_hydra(config) if "hydra" in config else config
+        values = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise InputError("config", error.full_key or "?", str(error).splitlines()[0]) from error
     assert isinstance(values, dict)

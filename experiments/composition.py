@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class Composer:
 
     def __init__(self, load: Load, conf: Path) -> None:
         self._load, self._conf = load, conf
-        self._parser = OverridesParser.create()
+        self._parse = cache(OverridesParser.create().parse_override)
         self._composed: dict[tuple[str, ...], DictConfig] = {}
 
     def __call__(self, overrides: Sequence[str]) -> dict[str, Any]:
@@ -42,7 +43,7 @@ class Composer:
             InputError: an interpolation that leads nowhere.
             HydraException, OmegaConfBaseException: an override that does not fit.
         """
-        parsed = self._parser.parse_overrides(list(overrides))
+        parsed = [self._parse(override) for override in overrides]
         values = [one for one in parsed if self._is_value(one)]
         groups = tuple(str(one.input_line) for one in parsed if not self._is_value(one))
         if groups not in self._composed:
