@@ -40,6 +40,8 @@ def _run(arguments: argparse.Namespace) -> int:
     results = Results(arguments.results, arguments.source)
     if arguments.what == "all":
         return render.every(results)
+    if arguments.what == "claims":
+        return render.claims(results)
     return render.one(find(arguments.what), results)
 
 

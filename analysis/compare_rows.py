@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pandas as pd
@@ -47,3 +47,35 @@ def decide(rows: pd.DataFrame, name: str, value: str, digits: int = 9) -> str | 
 def _end(row: Mapping[str, Any], value: str, which: str) -> float:
     end = row.get(f"{value}_{which}")
     return float(row[value] if end is None or pd.isna(end) else end)
+
+
+EQUAL = {
+    "global_batch": "B̂",
+    "model": "model",
+    "precision": "precision",
+    "learning_rate": "learning rate",
+    "clip_norm": "gradient clipping",
+    "seed": "seed (data order)",
+    "data": "data",
+    "cluster": "cluster",
+    "origin": "origin",
+}
+"""What two cells must share before their throughput is compared. The optimizer is Adam in all."""
+
+
+def refusal(rows: pd.DataFrame, declared: Collection[str] = ()) -> str | None:
+    """Why rows must not be compared: the settings of :data:`EQUAL` in which they differ.
+
+    Args:
+        rows: the cells of one comparison.
+        declared: settings that the comparison varies on purpose.
+
+    Returns:
+        None if they may be compared.
+    """
+    found = []
+    for column, name in EQUAL.items():
+        values = rows[column].dropna().unique() if column in rows and column not in declared else ()
+        if len(values) > 1:
+            found.append(f"{name} ({', '.join(sorted(map(str, values)))})")
+    return f"refused: the cells differ in {'; '.join(found)}" if found else None

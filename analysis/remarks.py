@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
+# What no experiment varies: cells of one model in one table should share it.
+SHARED = ("precision", "learning_rate", "clip_norm", "seed", "data", "links", "iterations", "measured")
+
 
 def remarks(rows: pd.DataFrame) -> tuple[str, ...]:
     """Sentences on cells that did not end ok, mixed or dirty revisions, and unequal settings."""
@@ -20,10 +23,8 @@ def remarks(rows: pd.DataFrame) -> tuple[str, ...]:
         dirty = int(group["dirty"].fillna(False).sum())
         if dirty:
             found.append(f"{origin}: {dirty} of {len(group)} cells ran from a working tree with changes")
-        contexts = group["context"].dropna().nunique()
-        if contexts > 1:
-            found.append(
-                f"{origin}: {contexts} different settings (model, precision, data, calibration, …) in one "
-                "table; only rows of equal settings are comparable"
-            )
+        for (name,), same in group.groupby(["model"]):
+            differ = [key for key in SHARED if same[key].dropna().nunique() > 1]
+            if differ:
+                found.append(f"{origin}: cells of {name} differ in {', '.join(differ)}")
     return tuple(found)

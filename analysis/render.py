@@ -7,12 +7,12 @@ import sys
 from rich.console import Console
 
 from analysis.grid import to_terminal
-from analysis.output import write, write_text
+from analysis.output import Rendered, write, write_text
 from analysis.registry import Artefact, artefacts
 from analysis.results import NoResults, Results
 
 # A tidy table without a layout of its own that is longer than this is written, not printed.
-LONG = 40
+LONG = 12
 FEW = 5
 
 
@@ -41,6 +41,15 @@ def every(results: Results) -> int:
     return 0 if drawn else 1
 
 
+def claims(results: Results) -> int:
+    """Check every claim, print a line each, and write the findings."""
+    from analysis.claims import rendered
+
+    _show("claims", rendered(results), results, _console(), verbose=True)
+    _name_problems(results)
+    return 0
+
+
 def _name_problems(results: Results) -> None:
     """Name what was left out: the first few on the terminal, all of it in a file."""
     problems = results.loaded.problems
@@ -58,7 +67,10 @@ def _console() -> Console:
 
 
 def _draw(artefact: Artefact, results: Results, console: Console, *, verbose: bool) -> None:
-    rendered = artefact.draw(results)
+    _show(artefact.id, artefact.draw(results), results, console, verbose=verbose)
+
+
+def _show(id: str, rendered: Rendered, results: Results, console: Console, *, verbose: bool) -> None:
     if verbose:
         for table in rendered.tables:
             if table.grid is None and len(table.frame) > LONG:
@@ -68,4 +80,4 @@ def _draw(artefact: Artefact, results: Results, console: Console, *, verbose: bo
         for note in rendered.notes:
             console.print(note, highlight=False, markup=False)
     for path in write(rendered, results.root):
-        console.print(f"{artefact.id}: {path}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"{id}: {path}", highlight=False, markup=False, soft_wrap=True)

@@ -39,7 +39,7 @@ def cell_row(record: Mapping[str, Any]) -> dict[str, Any]:
         },
         "early_forward": schedule.get("early_forward"),
         **{key: job.get(key) for key in ("width", "micro_batch_size", "sync", "layout", "precision")},
-        **{key: job.get(key) for key in ("learning_rate", "seed", "iterations", "measured")},
+        **{key: job.get(key) for key in ("learning_rate", "clip_norm", "seed", "iterations", "measured")},
         "ranks": job["width"] * schedule["depth"],
         "global_batch": job["micro_batch_size"] * schedule["micro_batches"] * job["width"],
         "model": job["model"]["name"],

@@ -38,6 +38,7 @@ CELLS: dict[str, tuple[str, str]] = {
     "devices_per_node": ("Int64", "of the cluster"),
     "precision": ("string", "of compute"),
     "learning_rate": ("Float64", "of Adam"),
+    "clip_norm": ("Float64", "global gradient norm bound; missing: none"),
     "seed": ("Int64", "of weights, data order, masks and dropout"),
     "data": ("string", "token source"),
     "calibration": ("string", "of the cost model, its name"),

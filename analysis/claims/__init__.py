@@ -1,0 +1,70 @@
+"""The paper's claims, checked against the records of each origin."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.claims import balance, printed_paper, schedules, settings, speed
+from analysis.claims.claim import Claim, Verdict
+from analysis.grid import Block, Grid, entries
+from analysis.output import Rendered, Table
+from analysis.results import Results
+
+_FOUND = (*schedules.CLAIMS, *speed.CLAIMS, *balance.CLAIMS, *settings.CLAIMS)
+CLAIMS: tuple[Claim, ...] = tuple(sorted(_FOUND, key=lambda claim: int(claim.id.removeprefix("C"))))
+
+
+def check(results: Results) -> pd.DataFrame:
+    """One row per claim, origin and finding: claim, section, text, origin, verdict, paper, ours, note."""
+    return pd.DataFrame(
+        [
+            {
+                "claim": claim.id,
+                "section": claim.section,
+                "text": claim.text,
+                "origin": one.origin,
+                "verdict": one.verdict.value,
+                "paper": one.paper,
+                "ours": one.ours,
+                "note": one.note,
+            }
+            for claim in CLAIMS
+            for one in claim.find(results)
+        ]
+    )
+
+
+def summary(findings: pd.DataFrame) -> Grid:
+    """One row per claim and origin: how many findings have which verdict."""
+    rows = []
+    for (id, origin), group in findings.groupby(["claim", "origin"], sort=False):
+        counts = group["verdict"].value_counts()
+        overall = next(iter(counts.index)) if len(counts) == 1 else "in part"
+        of = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if verdict in counts)
+        rows.append(entries([id, group["text"].iloc[0], origin, overall, of]))
+    header = ("claim", "text", "origin", "verdict", "findings")
+    return Grid(header=header, blocks=(Block(title="", rows=tuple(rows)),), text_columns=5)
+
+
+def rendered(results: Results) -> Rendered:
+    """``claims.csv`` and ``printed_paper.csv`` with their readable forms."""
+    findings = check(results)
+    return Rendered(
+        tables=(
+            Table(name="claims", title="Claims of the paper", frame=findings),
+            Table(
+                name="claims_summary",
+                title="Claims of the paper, one line each",
+                frame=findings.groupby(["claim", "origin", "verdict"], sort=False)
+                .size()
+                .rename("findings")
+                .reset_index(),
+                grid=summary(findings),
+            ),
+            Table(
+                name="printed_paper",
+                title="What in the printed paper cannot be right",
+                frame=printed_paper.frame(),
+            ),
+        )
+    )

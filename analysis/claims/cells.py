@@ -1,0 +1,71 @@
+"""What the checks on records share: the cells of each origin, gains, orders, and their words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis.claims.claim import Finding, Verdict
+from analysis.compare_rows import refusal
+from analysis.labels import method
+from analysis.results import NoResults, Results
+
+PER_ORIGIN = Callable[[str, pd.DataFrame], Iterator[Finding]]
+NOISE = 0.005  # the paper's own cells repeat to about this; smaller gaps decide nothing
+TABLE6, PP, DP = "table6_ablation", "fig9ab_throughput_pp", "fig9cd_throughput_dp"
+
+
+def per_origin(results: Results, experiment: str, paper: str, check: PER_ORIGIN) -> Iterator[Finding]:
+    """Run a check on each origin's finished cells; say so where there are none."""
+    try:
+        rows = results.experiment(experiment)
+    except NoResults as error:
+        yield Finding(origin="–", verdict=Verdict.OPEN, paper=paper, ours="", note=error.allowed)
+        return
+    for origin, group in rows.groupby("origin", sort=False):
+        found = list(check(str(origin), group))
+        yield from found or [
+            Finding(
+                origin=str(origin),
+                verdict=Verdict.OPEN,
+                paper=paper,
+                ours="",
+                note=f"the cells that it needs are not among those of {experiment}",
+            )
+        ]
+
+
+def ok(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[(rows["status"] == "ok") & rows["samples_per_s"].notna()]
+
+
+def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    records: list[Any] = rows.to_dict("records")
+    return records
+
+
+def gains_of(rows: pd.DataFrame, variant: str) -> dict[tuple[int, int], float]:
+    """Per (D, N) how much faster full is than a variant, as a share; rows that differ are left out."""
+    gains = {}
+    for key, group in rows.groupby(["depth", "micro_batches"]):
+        speed = group.set_index("variant")["samples_per_s"].astype(float)
+        if {"full", variant} <= set(speed.index) and not refusal(group):
+            gains[int(str(key[0])), int(str(key[1]))] = float(speed["full"] / speed[variant] - 1)
+    return gains
+
+
+def ordered(gaps: list[float], noise: float = NOISE / 5) -> Verdict:
+    """Whether all gaps are positive; a gap within the noise leaves it open."""
+    if all(gap > noise for gap in gaps):
+        return Verdict.YES
+    return Verdict.NO if any(gap < -noise for gap in gaps) else Verdict.OPEN
+
+
+def percent(key: tuple[int, int], gain: float) -> str:
+    return f"D={key[0]} N={key[1]}: {100 * gain:+.2f}%"
+
+
+def per_method(values: Mapping[Any, float], form: str) -> str:
+    return ", ".join(f"{method(str(name)).name} {form.format(value)}" for name, value in values.items())
