@@ -1,4 +1,22 @@
-"""``python -m bitpipe.data``: prepare a corpus, or look at and check a prepared one."""
+"""``python -m bitpipe.data``: prepare a corpus, or check a prepared one.
+
+The built-in corpus needs no preparing: ``run.py`` does it. For the paper's data::
+
+    python -m bitpipe.data prepare hub:wikimedia/wikipedia/20231101.en OUT --family bert --max-tokens 5000000
+    python -m bitpipe.data prepare hub:Skylion007/openwebtext OUT --family gpt --max-tokens 5000000
+
+With ``--max-tokens 5000000``, enough for every figure, this downloads one or two files, takes a
+minute or two and 10 MB. The full corpora, on one core of a virtual machine (extrapolated from
+2 million tokens, at 0.4 million WordPiece or 0.2 million BPE tokens per CPU second):
+
+* English Wikipedia: about 6.4 million articles, 20 GB of text, 12 GB to download, 4.5 billion
+  tokens, 9 GB prepared, 3 hours. Licence CC BY-SA 3.0 and GFDL.
+* OpenWebText: 8.0 million documents, 38 GB of text, 9.0 billion tokens, 18 GB prepared, 13 hours.
+  The collection is CC0, the texts remain their authors'.
+
+An interrupted run goes on where it stopped if the same command is given again. OUT holds tokens
+in Megatron's layout (tokens.bin, tokens.idx), tokenizer.json and manifest.json with checksums.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +25,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from bitpipe.data import hub
 from bitpipe.data.corpus import Manifest, verify
 from bitpipe.data.documents import BUILTIN, BuiltinDocuments, Documents, FileDocuments
 from bitpipe.data.prepare import prepare
@@ -37,10 +56,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bitpipe.data", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bitpipe.data",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     make = commands.add_parser("prepare", help="tokenize text into a folder for data.path=FOLDER")
-    make.add_argument("source", help="file or folder of text, JSON lines or Parquet, or 'builtin'")
+    make.add_argument(
+        "source",
+        help="file or folder of text, JSON lines or Parquet; hub:OWNER/NAME[/FOLDER][@REVISION]; builtin",
+    )
     make.add_argument("out", type=Path, help="the folder to make")
     make.add_argument("--family", choices=FAMILIES, required=True, help="bert: WordPiece, gpt: BPE")
     make.add_argument("--vocabulary", type=int, help="tokenizer entries (default: 30522 or 50257)")
@@ -56,6 +82,8 @@ def _prepare(options: argparse.Namespace) -> None:
     documents: Documents
     if options.source == BUILTIN:
         documents = BuiltinDocuments()
+    elif options.source.startswith(hub.PREFIX):
+        documents = hub.HubDocuments(options.source, options.field)
     else:
         documents = FileDocuments(Path(options.source), options.field)
     manifest = prepare(

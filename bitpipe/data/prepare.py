@@ -91,6 +91,8 @@ def prepare(
     """
     if max_tokens is not None and max_tokens < 1:
         raise InputError("max_tokens", max_tokens, "a whole number from 1")
+    if tokenizer is not None:
+        tokenizers.load(tokenizer)
     wanted = fingerprint(
         documents, kind=kind, vocabulary=vocabulary, max_tokens=max_tokens, tokenizer=tokenizer
     )
