@@ -18,6 +18,7 @@ from bitpipe.draw.html import fragment
 from bitpipe.draw.places import PlacementPart
 from bitpipe.draw.sheet import Part, sheet
 from bitpipe.draw.timelines import natural_width, timeline_parts
+from bitpipe.origin import Origin
 from bitpipe.schedule import Placement
 
 
@@ -49,7 +50,7 @@ def draw(results: Results, stack: Stack) -> Rendered:
     for origin, rows in origins:
         panels = _panels(results, rows, stack)
         width = natural_width(panels)
-        name = stack.id if len(origins) == 1 else f"{stack.id}_{origin}"
+        name = stack.id if origin == Origin.SIMULATED or len(origins) == 1 else f"{stack.id}_{origin}"
         parts = [*stack.above(results, rows), *timeline_parts(panels, width=width)]
         pictures.append(Picture(name=name, title=stack.title, figure=sheet(parts, width), alt=stack.alt))
         interactive.append(Interactive(title=f"{stack.title} ({origin})", html=fragment(panels)))
