@@ -1,0 +1,64 @@
+"""The planner's answer: every choice, ranked by predicted throughput."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from analysis.memory import GIB
+from analysis.output import Rendered, Table
+from analysis.registry import artefact
+from analysis.remarks import remarks
+from analysis.results import Results
+
+SHOWN = 15
+
+
+@artefact("plan", title="Plan: method, W, D, B, v and cap for a model on a cluster")
+def plan(results: Results) -> Rendered:
+    """The best choices; all of them, and what is impossible or too large, are in the CSV."""
+    ours = results.experiment("plan")
+    # The label tells variants of one method apart; it is what the sweep calls the choice.
+    frame = pd.DataFrame(
+        {
+            "choice": [_choice(row) for row in ours.to_dict("records")],
+            "origin": ours["origin"],
+            "width": ours["width"],
+            "depth": ours["depth"],
+            "micro_batch_size": ours["micro_batch_size"],
+            "micro_batches": ours["micro_batches"],
+            "chunks": ours["chunks"],
+            "cap": ours["cap"],
+            "samples_per_s": ours["samples_per_s"],
+            "bubble_ratio": ours["bubble_ratio"],
+            "peak_memory_gib": ours["peak_memory_bytes"] / GIB,
+            "status": ours["status"],
+            "calibrated": ours["calibrated"],
+            "reason": ours["reason"],
+            "model": ours["model"],
+            "cluster": ours["cluster"],
+            "cell": ours["cell"],
+        }
+    ).sort_values(["origin", "samples_per_s"], ascending=[True, False], ignore_index=True)
+    top = frame[frame["status"] == "ok"].groupby("origin").head(SHOWN)
+    columns = [name for name in frame if name not in ("status", "reason", "model", "cluster", "cell")]
+    counts = ", ".join(f"{count} {status}" for status, count in frame["status"].value_counts().items())
+    return Rendered(
+        tables=(
+            Table(name="plan", title="All choices", frame=frame),
+            Table(name="plan_best", title=f"The {SHOWN} fastest choices that fit", frame=top[columns]),
+        ),
+        notes=(f"{len(frame)} choices: {counts}", *remarks(ours)),
+    )
+
+
+def _choice(row: dict[Any, Any]) -> str:
+    parts = [str(row["method"])]
+    if row["early_forward"] is True:
+        parts.append("early forward")
+    elif pd.notna(row["cap"]) and row["method"] != "mixpipe":
+        parts.append(f"cap {row['cap']}")
+    if pd.notna(row["chunks"]) and row["method"] == "bitpipe":
+        parts.append(f"v={row['chunks']}")
+    return ", ".join(parts)
