@@ -42,6 +42,11 @@ def _run(arguments: argparse.Namespace) -> int:
         return render.every(results)
     if arguments.what == "claims":
         return render.claims(results)
+    if arguments.what == "report":
+        from analysis.report import write_report
+
+        print(write_report(results))
+        return 0
     return render.one(find(arguments.what), results)
 
 

@@ -114,8 +114,9 @@ def to_html(grid: Grid, caption: str = "") -> str:
         body.append(f"<tbody>{rows}</tbody>")
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in grid.notes)
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    label = html.escape(caption or ", ".join(grid.header), quote=True)
     table = f"<table>{title}<thead><tr>{head}</tr></thead>{''.join(body)}</table>"
-    return f'<div class="scroll" tabindex="0">{table}</div>{notes}'
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{table}</div>{notes}'
 
 
 def to_terminal(grid: Grid, title: str) -> Iterator[RichTable | str]:

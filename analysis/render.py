@@ -9,7 +9,8 @@ from rich.console import Console
 from analysis.grid import to_terminal
 from analysis.output import Rendered, write, write_text
 from analysis.registry import Artefact, artefacts
-from analysis.results import NoResults, Results
+from analysis.results import Results
+from bitpipe.errors import InputError
 
 # A tidy table without a layout of its own that is longer than this is written, not printed.
 LONG = 12
@@ -35,7 +36,7 @@ def every(results: Results) -> int:
         try:
             _draw(artefact, results, console, verbose=False)
             drawn += 1
-        except NoResults as error:
+        except InputError as error:
             console.print(f"{artefact.id}: {error}", highlight=False, markup=False)
     _name_problems(results)
     return 0 if drawn else 1

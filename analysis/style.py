@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -75,6 +75,14 @@ def save(figure: Figure, stem: Path) -> list[Path]:
             half.replace(path)
             paths.append(path)
     return paths
+
+
+def svg(figure: Figure, target: IO[bytes]) -> None:
+    """The same SVG as :func:`save` writes, into ``target``."""
+    with style():
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        figure.savefig(target, format="svg", metadata=_METADATA["svg"])
 
 
 def bar(look: Look) -> dict[str, Any]:
