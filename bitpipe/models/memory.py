@@ -89,7 +89,7 @@ class ActivationMeter:
             self.current += size
             if self.current > self.peak:
                 self.peak = self.current
-        return _Kept(self, key, tensor)
+        return _Kept(self, key, tensor.detach())  # an output would keep its own graph alive
 
     @staticmethod
     def _unpack(kept: Tensor | _Kept) -> Tensor:
