@@ -12,6 +12,7 @@ from bitpipe.errors import InputError
 from bitpipe.job import Job
 from bitpipe.runtime.clocks import CLOCKS, Nominal
 from bitpipe.runtime.failure import RankFailure
+from bitpipe.runtime.plan import check_embedding
 from bitpipe.runtime.pool import Pool
 from bitpipe.runtime.result import RankReport, RunResult
 from bitpipe.runtime.run import Fault, Run, describe
@@ -113,6 +114,8 @@ def prepare(
                 generate(job.schedule), sync=job.sync, width=job.width, tied=job.model.tied_embeddings
             )
         check(program)
+        if job.model.tied_embeddings:
+            check_embedding(program)
         if links[number].layout.size != job.ranks:
             raise InputError("links.layout", links[number].layout.size, f"the job has {job.ranks} ranks")
         runs.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -23,7 +24,7 @@ from bitpipe.errors import InputError
 from bitpipe.job import Job
 from bitpipe.runtime.block import prepare
 from bitpipe.runtime.pool import Pool
-from bitpipe.schedule import METHODS
+from bitpipe.schedule import METHODS, Action, Instruction, Kind, Placement, Program, Schedule, lower, pipe_of
 
 BOUND = 1e-10
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -143,6 +144,53 @@ def test_empty_micro_batches_add_nothing(pool_of: Callable[[int], Pool], variant
     assert_equal(pool_of, job_of(depth=4, micro_batches=count, **VARIANTS[variant]))
 
 
+def both_ways(depth: int, count: int) -> Schedule:
+    """A bidirectional GPipe: all forwards as they become ready, then all backwards."""
+    placement = Placement(name="sequential", depth=depth, bidirectional=True)
+    pipes = [pipe_of(m, count, True) for m in range(count)]
+    orders = []
+    for device in range(depth):
+        held = [
+            (m, stage, pipe)
+            for m, pipe in enumerate(pipes)
+            for p, stage in placement.chunks_of(device)
+            if p == pipe
+        ]
+        forward = sorted(held, key=lambda c: (c[0] + c[1], c))
+        backward = sorted(held, key=lambda c: (c[0] + depth - 1 - c[1], c))
+        orders.append(
+            tuple(
+                Action(kind, *chunk) for kind, row in ((Kind.F, forward), (Kind.B, backward)) for chunk in row
+            )
+        )
+    return Schedule(method="both_ways", placement=placement, micro_batches=count, orders=tuple(orders))
+
+
+def with_late_sync(program: Program) -> Program:
+    """Add all-reduces in front of STEP, for every stage in both pipes and the embedding."""
+    placement = program.schedule.placement
+    rows = []
+    for device, row in enumerate(program.rows):
+        held = sorted(placement.chunks_of(device), key=lambda chunk: chunk[1])
+        actions = [Action(Kind.SYNC, -1, stage, pipe) for pipe, stage in held]
+        if any(stage in (0, placement.stages - 1) for _, stage in held):
+            actions.append(Action(Kind.TIE, -1, 0, 0))
+        number = row[-1].sequence
+        added = [Instruction(action, sequence=number + k) for k, action in enumerate(actions)]
+        rows.append((*row[:-1], *added, row[-1]._replace(sequence=number + len(added))))
+    return replace(program, rows=tuple(rows), sync="late", sync_order=tuple(range(placement.stages)))
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_middle_device_sums_both_replicas_of_its_stage(pool_of: Callable[[int], Pool], width: int) -> None:
+    """D = 3: both directions' stage 1 lies on device 1, where one set of weights serves both."""
+    job = job_of("chimera", 3, 4, width=width, clip_norm=0.05)
+    program = with_late_sync(lower(both_ways(3, 4), sync="none", width=width, tied=True))
+    (run,) = prepare([job], clock="wall", links=[links_of(job)], data=RandomData(), programs=[program])
+    trained = pool_of(job.ranks).call(train_on_ranks, run)
+    assert worst_difference(trained, reference_of(job, 1)) <= BOUND
+
+
 def refusal(job: Job) -> str:
     """Why a job cannot run, empty if it can."""
     try:
@@ -153,6 +201,7 @@ def refusal(job: Job) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("depth", [2, 4])
 @pytest.mark.parametrize("width", [1, 2])
