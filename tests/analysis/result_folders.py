@@ -7,14 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from analysis.paper import printed
 from bitpipe.cluster import Cluster, Device, Link
 from bitpipe.job import Job
 from bitpipe.models.config import ModelConfig
 from bitpipe.origin import Origin
 from bitpipe.schedule.spec import ScheduleSpec
+from bitpipe.simulate.unit_calibration import UnitCalibration
+from experiments.block import Block
 from experiments.cell import CLOCKS, ORIGINS, Cell
 from experiments.record import Cause, Record, Status
+from experiments.settings import RunSettings
 from experiments.store import Store, write_json
+from experiments.unit_costs import simulate_in_units
 
 BERT = ModelConfig(
     name="bert_64", family="bert", layers=64, heads=64, hidden=2560, sequence=512, vocabulary=30592
@@ -152,3 +157,44 @@ class Folder:
             {"experiment": experiment, "stamp": stamp, "cells": asked},
         )
         return self
+
+    def timelines(self, experiment: str, methods: Iterable[str]) -> Folder:
+        """Schedules in the paper's unit of time at D=4 N=4, simulated, with their timelines."""
+        unit = replace(make_cell(), calibration=UnitCalibration())
+        cells = [
+            replace(
+                unit,
+                job=replace(unit.job, schedule=ScheduleSpec(method=name, depth=4, micro_batches=4)),
+                labels={"method": name},
+            )
+            for name in methods
+        ]
+        settings = RunSettings(results=self.root)
+        for cell in cells:
+            simulate_in_units(cell, Block(experiment=experiment, cells=(cell,), settings=settings))
+        return self.sweep(experiment, cells)
+
+
+TABLE6_POINTS = tuple((depth, depth * factor) for depth in (4, 8, 16) for factor in (1, 4))
+
+
+def table6_folder(folder: Folder, points: Iterable[tuple[int, int]] = TABLE6_POINTS) -> Folder:
+    """Table 6 twice: simulated 1% below the paper, and virtual with intervals."""
+    paper = printed("table6_ablation").set_index(["depth", "micro_batches", "variant"])["samples_per_s"]
+    for origin, model in ((Origin.SIMULATED, BERT), (Origin.VIRTUAL, TINY)):
+        cells = []
+        for depth, micro_batches in points:
+            for variant in VARIANTS:
+                cell = make_cell(
+                    origin, depth=depth, micro_batches=micro_batches, variant=variant, model=model
+                )
+                cells.append(cell)
+                speed = float(paper[depth, micro_batches, variant])
+                if origin is Origin.SIMULATED:
+                    folder.add(make_record(cell, 0.99 * speed, calibrated=depth < 16))
+                else:
+                    batch = cell.job.global_batch
+                    times = [batch / speed / 100 * wobble for wobble in (1.2, 1, 1, 1.001, 0.999)]
+                    folder.add(make_record(cell, times=times))
+        folder.sweep("table6_ablation", cells, stamp=f"20260101-00000{len(origin)}")
+    return folder
