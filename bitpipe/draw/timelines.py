@@ -20,7 +20,7 @@ from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.timeline import Event
 
 ROW, ROW_GAP, LANE, AXIS = 0.25, 0.07, 0.10, 0.45  # inches
-NARROWEST, WIDEST = 6.6, 14.0
+NARROWEST, WIDEST = 6.9, 14.0
 Rectangle = tuple[float, float, float, float]
 
 
@@ -233,11 +233,12 @@ class LegendPart:
 
 def paint_boxes(axes: Axes, appearance: Look, rectangles: Sequence[Rectangle]) -> None:
     """Draw boxes of one look: fill, hatch of the up direction, bands of backwards."""
+    narrowest = min(x1 - x0 for x0, _, x1, _ in rectangles)
     boxes = PolyCollection(
         [_corners(*r) for r in rectangles],
         facecolors=appearance.fill,
         edgecolors=INK,
-        linewidths=0.5,
+        linewidths=min(0.5, 0.08 * narrowest * 72),  # lest outlines hide the fill of narrow boxes
         zorder=2,
     )
     if appearance.up:

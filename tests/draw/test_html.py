@@ -45,18 +45,39 @@ def test_fragments_share_one_set_of_assets():
     assert assets().count("<script>") == 1
 
 
+# What a reader does: point at the first box, then zoom in; the page notes what it shows.
+PROBE = """<script>
+addEventListener("load", () => {
+const root = document.querySelector(".bp-timeline"), canvas = root.querySelector(":scope > canvas");
+const at = canvas.getBoundingClientRect(), tip = root.querySelector(".bp-tip");
+const point = (x, y) => canvas.dispatchEvent(
+  new PointerEvent("pointermove", { clientX: at.left + x, clientY: at.top + y }));
+point(95, 45);
+document.title = tip.hidden ? "no tip" : tip.textContent.split("\\n").join(" | ");
+root.querySelector("button[value='+']").click();
+point(95, 45);
+document.title += " || " + tip.textContent.split("\\n")[0];
+});
+</script>"""
+
+
 @pytest.mark.browser
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs Debian's chromium")
-def test_a_browser_draws_it(tmp_path):
+def test_a_browser_draws_it_and_answers_pointer_and_buttons(tmp_path):
     path = tmp_path / "page.html"
-    path.write_text(page([panel(sync=1.5, title="BitPipe")], "BitPipe"), encoding="utf-8")
+    html = page([panel(sync=1.5, title="BitPipe")], "BitPipe")
+    path.write_text(html.replace("</body>", PROBE + "</body>"), encoding="utf-8")
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--window-size=900,500"]
     done = subprocess.run(
         [*command, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", path.as_uri()],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
-    # The script sets the size of the canvas while drawing, and only then.
-    assert re.search(r'<canvas[^>]*role="img"[^>]*style="height: \d+px;"', done.stdout)
+    first = "F0@0d: forward, micro-batch 0, stage 0 (chunk 0), pipe d"
+    title = re.search(r"<title>(.*?)</title>", done.stdout)[1]
+    assert title.startswith(f"{first} | device 0: 0 to 0.5, takes 0.5 || ")
+    # Zoomed in around the middle, another box lies under the pointer.
+    assert re.search(r"\|\| [FB]\d@\d[du]", title)
+    assert first not in title.split("||")[1]
