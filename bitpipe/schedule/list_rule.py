@@ -42,23 +42,30 @@ def list_rule(codes: Codes, cap: int | None) -> Rows:
 
 
 def lattice(
-    codes: Codes, *, per_unit: int, forward_step: int = 2, backward_step: int = 4, period: int
+    codes: Codes,
+    *,
+    per_unit: int,
+    period: int,
+    forward_step: int = 2,
+    backward_step: int = 4,
+    forward_stage: int = 1,
+    backward_stage: int = 2,
 ) -> list[int]:
-    """Priorities: the time at which each action would fall in an endless row of units.
+    """Priorities: about the time at which each action would fall in an endless row of units.
 
-    With u the unit and i the number in the unit, F at period·u + forward_step·i + s and B at
-    period·u + vD + 2(vD−1−s) + backward_step·i. With a split backward I and W take one tick each:
-    I at … + vD + (vD−1−s) + 2i, and W fills in D ticks later.
+    With u the unit and i the number in the unit, F at period·u + forward_step·i + forward_stage·s
+    and B at period·u + vD + backward_stage·(vD−1−s) + backward_step·i. With a split backward I and W
+    take one tick each: I at … + vD + (vD−1−s) + 2i, and W fills in D ticks later.
     """
     stages = codes.stages
-    forward = list(range(stages))
+    forward = [forward_stage * step for step in range(stages)]
+    weight: list[int] = []
     if codes.split_backward:
         back = [stages + step for step in range(stages)]
-        weight = [stages + step + codes.placement.depth for step in range(stages)]
+        weight = [step + codes.placement.depth for step in back]
         backward_step = 2
     else:
-        back = [stages + 2 * step for step in range(stages)]
-        weight = []
+        back = [stages + backward_stage * step for step in range(stages)]
     out: list[int] = []
     for local in codes.locals:
         unit, i = divmod(local, per_unit)
@@ -70,13 +77,37 @@ def lattice(
     return out
 
 
+# Steps of i forward and backward, change of the period, steps of s forward and backward: found by
+# trying a grid. Under the cap D·Ma they close gaps to the bound that the unit's own lattice leaves.
+_VARIANTS = (
+    (2, 6, -1, 1, 3),
+    (4, 4, 0, 2, 3),
+    (2, 6, 0, 1, 3),
+    (2, 4, -1, 1, 3),
+    (4, 8, -1, 2, 2),
+    (2, 6, 1, 1, 2),
+    (4, 6, -1, 2, 3),
+)
+
+
 def _seeds(codes: Codes) -> Iterator[list[int]]:
     depth, chunks = codes.placement.depth, codes.placement.chunks
     both = codes.placement.bidirectional
     half = max(1, depth // 2) if both else depth
-    period = (6 if both else 3) * chunks * half
-    one = period // half
+    one = (6 if both else 3) * chunks  # ticks of a device for one micro-batch of each pipe
+    period = one * half
     yield lattice(codes, per_unit=half, period=period)
+    if both and not codes.split_backward:
+        for forward_step, backward_step, change, forward_stage, backward_stage in _VARIANTS:
+            yield lattice(
+                codes,
+                per_unit=half,
+                period=period + change,
+                forward_step=forward_step,
+                backward_step=backward_step,
+                forward_stage=forward_stage,
+                backward_stage=backward_stage,
+            )
     yield lattice(codes, per_unit=codes.micro_batches, period=0, forward_step=one, backward_step=one)
     yield lattice(codes, per_unit=half, period=max(1, period - half))
     yield lattice(codes, per_unit=half, period=period, forward_step=4)

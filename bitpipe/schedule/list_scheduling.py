@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from bitpipe.schedule.codes import Codes, Rows
 
-# Passes over all actions that one search may spend; keeps the largest schedules within seconds.
-_BUDGET = 1_500_000
-ROUNDS = 12
+# Actions that the passes of one search may place: keeps the largest schedules within seconds.
+_BUDGET = 2_000_000
+ROUNDS = 8
 """Justifications, right and left, of one seed."""
 
 

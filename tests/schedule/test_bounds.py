@@ -63,3 +63,16 @@ def test_the_split_backward_reaches_a_quarter_of_depth(depth: int, micro_batches
     got = describe(generate(spec))
     assert got.makespan == 3 * micro_batches + (depth - 2) / 4
     assert max(got.peak_activation_per_device) <= depth
+
+
+@pytest.mark.parametrize(
+    ("depth", "micro_batches", "gap"),
+    [(4, 8, 0), (4, 32, 0), (6, 24, 0), (8, 16, 0), (8, 32, 0), (12, 24, 0), (16, 32, 0), (32, 64, 0)]
+    + [(8, 64, 0.5), (16, 64, 1.0)],
+)
+def test_how_close_the_list_rule_comes_at_the_peak_of_one_unit(
+    depth: int, micro_batches: int, gap: float
+) -> None:
+    """Cap D·Ma and several units: on the bound but for long runs; a smaller gap is welcome here."""
+    spec = ScheduleSpec(method="bitpipe", depth=depth, micro_batches=micro_batches, cap=2 * depth)
+    assert describe(generate(spec)).distance_to_bound <= gap
