@@ -67,8 +67,11 @@ def test_the_split_backward_reaches_a_quarter_of_depth(depth: int, micro_batches
 
 @pytest.mark.parametrize(
     ("depth", "micro_batches", "gap"),
-    [(4, 8, 0), (4, 32, 0), (6, 24, 0), (8, 16, 0), (8, 32, 0), (12, 24, 0), (16, 32, 0), (32, 64, 0)]
-    + [(8, 64, 0.5), (16, 64, 1.0)],
+    [
+        *((depth, n, 0.0) for depth, n in ((4, 8), (4, 32), (6, 24), (8, 16), (8, 32), (12, 24), (16, 32))),
+        *((8, 64, 0.5), (32, 64, 0.0)),
+        pytest.param(16, 64, 1.0, marks=pytest.mark.slow),
+    ],
 )
 def test_how_close_the_list_rule_comes_at_the_peak_of_one_unit(
     depth: int, micro_batches: int, gap: float
