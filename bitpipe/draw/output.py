@@ -11,15 +11,17 @@ from bitpipe.errors import InputError
 SUFFIXES = (".svg", ".pdf", ".png", ".html", ".json")
 
 
-def check_suffix(path: Path) -> str:
-    """The path's suffix in small letters.
+def check_suffix(path: Path, *others: str) -> str:
+    """The path's suffix in small letters; ``others`` are what the caller writes itself.
 
     Raises:
         InputError: nothing is drawn that way.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise InputError("out", path, f"the suffix must be one of {', '.join(SUFFIXES)}", ".json is a trace")
+        raise InputError(
+            "out", path, f"the suffix must be one of {', '.join((*SUFFIXES, *others))}", ".json is a trace"
+        )
     return suffix
 
 

@@ -20,12 +20,16 @@ from bitpipe.schedule.spec import ScheduleSpec
 if TYPE_CHECKING:
     from bitpipe.schedule import Description, Schedule
 
+TEXT = ".txt"
 EXAMPLES = """\
 examples:
   python -m bitpipe.schedule show bitpipe --depth 4 --micro-batches 8 --early-forward
   python -m bitpipe.schedule show chimera --depth 8 --micro-batches 8 --json
   python -m bitpipe.schedule show bitpipe --depth 4 --micro-batches 4 --out bitpipe.html
   python -m bitpipe.schedule list
+
+--out draws by suffix: .svg .pdf .png a picture, .html an interactive page, .json a trace for
+Perfetto, .txt the rows of actions, to be changed and shown again with file:PATH.
 """
 
 
@@ -62,7 +66,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="{show,list}")
-    show = commands.add_parser("show", help="generate one schedule and show it")
+    show = commands.add_parser(
+        "show",
+        help="generate one schedule and show it",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     show.add_argument("method", help="a name from 'list', or file:PATH or module:function for your own")
     show.add_argument("--depth", "-D", type=int, required=True, metavar="D", help="devices of the pipeline")
     show.add_argument("--micro-batches", "-N", type=int, required=True, metavar="N", help="per iteration")
@@ -75,9 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--split-backward", action="store_true", help="input and weight gradient apart")
     show.add_argument("--pad", action="store_true", help="empty micro-batches up to a multiple of D")
     show.add_argument("--json", action="store_true", help="print figures as JSON, no timeline")
-    show.add_argument(
-        "--out", type=Path, metavar="FILE", help="draw to .svg .pdf .png .html, or .json (trace)"
-    )
+    show.add_argument("--out", type=Path, metavar="FILE", help="draw: .svg .pdf .png .html .json .txt")
     show.add_argument("--width", type=int, metavar="COLUMNS", help="of the timeline; default: the terminal's")
     listing = commands.add_parser("list", help="the methods and what each needs")
     listing.add_argument("--json", action="store_true", help="as JSON")
@@ -88,8 +95,9 @@ def _show(arguments: argparse.Namespace) -> int:
     from bitpipe.draw import Panel, check_suffix, write
     from bitpipe.schedule import describe, evaluate, generate
 
-    if arguments.out is not None:
-        check_suffix(arguments.out)
+    text_wanted = arguments.out is not None and arguments.out.suffix.lower() == TEXT
+    if arguments.out is not None and not text_wanted:
+        check_suffix(arguments.out, TEXT)
     spec = ScheduleSpec(
         method=arguments.method,
         depth=arguments.depth,
@@ -104,7 +112,9 @@ def _show(arguments: argparse.Namespace) -> int:
     schedule = generate(spec)
     figures = describe(schedule)
     panel = Panel(timeline=evaluate(schedule), placement=schedule.placement, title=_title(schedule))
-    if arguments.out is not None:
+    if text_wanted:
+        _write_rows(schedule, arguments.out)
+    elif arguments.out is not None:
         write([panel], arguments.out)
     if arguments.json:
         print(json.dumps(asdict(figures), allow_nan=False))
@@ -116,6 +126,15 @@ def _show(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         print(f"\nwritten: {arguments.out}")
     return 0
+
+
+def _write_rows(schedule: Schedule, path: Path) -> None:
+    """One row of actions per device: what ``file:PATH`` reads."""
+    rows = (" ".join(map(str, order)) for order in schedule.orders)
+    try:
+        path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError("out", path, f"cannot be written: {error.strerror}") from None
 
 
 def _title(schedule: Schedule) -> str:
@@ -144,8 +163,8 @@ def _lines(figures: Description) -> list[str]:
         f"makespan          {figures.makespan:.6g} (a stage's forward is 1, its backward 2)",
         f"lower bound       {bound}",
         f"bubble ratio      {100 * figures.bubble_ratio:.4g} %  (per device, %: {bubbles})",
-        f"idle              {figures.forward_idle:.4g} before forwards, "
-        f"{figures.backward_idle:.4g} before and after backwards (mean over devices)",
+        f"idle              {figures.forward_idle:.4g} before a device's first backward, "
+        f"{figures.backward_idle:.4g} from then on (mean over devices)",
         f"peak activations  {min(peaks):g} to {max(peaks):g} Ma  (per device: {per_device})",
         f"transfers         {figures.transfers} messages across devices, activations and gradients",
     ]

@@ -72,6 +72,25 @@ def test_out_draws_by_suffix(capsys, tmp_path, suffix):
     assert path.read_bytes().startswith(start[suffix])
 
 
+def test_rows_written_as_text_are_read_back_as_the_same_schedule(capsys, tmp_path):
+    path = tmp_path / "mine.txt"
+    size = ["--depth", "4", "--micro-batches", "8"]
+    made = json.loads(run(capsys, "show", "bitpipe", *size, "--early-forward", "--json", "--out", path)[1])
+    read = json.loads(run(capsys, "show", f"file:{path}", *size, "--chunks", "2", "--json")[1])
+    for key in ("makespan", "bubble_ratio", "peak_activation_per_device", "transfers"):
+        assert read[key] == made[key]
+
+
+def test_a_deadlock_in_a_file_is_shown_in_its_grid(capsys, tmp_path):
+    path = tmp_path / "dead.txt"
+    path.write_text("F0@0d B0@0d F1@0d B1@0d\nF1@1d B1@1d F0@1d B0@1d\n")
+    status, out, err = run(capsys, "show", f"file:{path}", "--depth", "2", "--micro-batches", "2")
+    assert (status, out) == (2, "")
+    assert err.startswith("deadlock: ")
+    assert ">B0@0d" in err
+    assert "Traceback" not in err
+
+
 def test_list_names_every_method_and_what_it_needs(capsys):
     status, out, _ = run(capsys, "list")
     rows = {line.split()[0]: line for line in out.splitlines() if line}
@@ -95,7 +114,7 @@ def test_list_names_every_method_and_what_it_needs(capsys):
         (["show", "bitpipe", *D4N4, "--placement", "w"], "placement=w"),
         (["show", "1f1b_int", "--depth", "4", "--micro-batches", "5"], "nearest: 4 or 8"),
         (["show", "bitpipe", *D4N4, "--width", "5"], "at least 40 columns"),
-        (["show", "bitpipe", *D4N4, "--out", "x.gif"], ".svg, .pdf, .png, .html, .json"),
+        (["show", "bitpipe", *D4N4, "--out", "x.gif"], ".svg, .pdf, .png, .html, .json, .txt"),
         (["show", "bitpipe", *D4N4, "--out", "/nowhere/x.svg"], "cannot be written"),
         (["show", "file:/nowhere/schedule.csv", *D4N4], "method"),
         (["show", "no_such_module:function", *D4N4], "method"),
