@@ -6,6 +6,7 @@ from bitpipe.schedule.checks import check, check_schedule
 from bitpipe.schedule.describe import Description, count_transfers, describe
 from bitpipe.schedule.errors import ProgramError
 from bitpipe.schedule.evaluation import UNIT, Costs, evaluate, held_chunks, peak_activations
+from bitpipe.schedule.exchange import from_torch_csv, to_torch_csv
 from bitpipe.schedule.generate import generate, method_of, placement_of
 from bitpipe.schedule.lowering import lower
 from bitpipe.schedule.methods import METHODS, Method
@@ -43,6 +44,7 @@ __all__ = [
     "describe",
     "early_forward_cap",
     "evaluate",
+    "from_torch_csv",
     "generate",
     "held_chunks",
     "lower",
@@ -54,4 +56,5 @@ __all__ = [
     "placement_of",
     "schedule_bound",
     "schedule_from_rows",
+    "to_torch_csv",
 ]

@@ -6,6 +6,9 @@ File (``method=file:PATH``): one row per device, first to last, compute actions 
     F0@0d F1@0d B0@0d B1@0d    # device 0
     F0@1d B0@1d F1@1d B1@1d
 
+A file that ends in ``.csv`` is torch.distributed.pipelining's (:mod:`bitpipe.schedule.exchange`).
+Where some backwards are split and some are not, B stands for I and W one after the other.
+
 Function (``method=module:function``): called with the :class:`ScheduleSpec`, returns rows of
 actions (or their texts), or a whole :class:`Schedule`.
 
@@ -30,6 +33,7 @@ from bitpipe.schedule.checks import check_schedule
 from bitpipe.schedule.codes import Codes
 from bitpipe.schedule.errors import ProgramError, at
 from bitpipe.schedule.evaluation import UNIT, start_times
+from bitpipe.schedule.exchange import from_torch_csv
 from bitpipe.schedule.methods.base import Method, Plan
 from bitpipe.schedule.placement import PLACEMENTS, Placement
 from bitpipe.schedule.schedule import Schedule
@@ -107,6 +111,8 @@ def schedule_from_rows(rows: Iterable[Iterable[Action | str]], spec: ScheduleSpe
         ProgramError: two devices hold one stage.
     """
     orders = tuple(tuple(_action(action, spec) for action in row) for row in rows)
+    if any(action.kind in (Kind.I, Kind.W) for row in orders for action in row):
+        orders = tuple(tuple(half for action in row for half in _halves(action)) for row in orders)
     for device, row in enumerate(orders):
         for position, action in enumerate(row):
             if action.kind not in _COMPUTE:
@@ -130,6 +136,12 @@ def _action(given: object, spec: ScheduleSpec) -> Action:
     if isinstance(given, str):
         return parse_action(given)
     raise InputError("method", spec.method, f"expected actions or their texts, found {given!r}")
+
+
+def _halves(action: Action) -> tuple[Action, ...]:
+    if action.kind is not Kind.B:
+        return (action,)
+    return action._replace(kind=Kind.I), action._replace(kind=Kind.W)
 
 
 def _read_placement(orders: tuple[tuple[Action, ...], ...], spec: ScheduleSpec) -> Placement:
@@ -166,7 +178,7 @@ def _read_placement(orders: tuple[tuple[Action, ...], ...], spec: ScheduleSpec) 
     return Placement(name="own", depth=depth, chunks=chunks, bidirectional=both, own=tables)
 
 
-def _from_file(spec: ScheduleSpec) -> list[list[str]]:
+def _from_file(spec: ScheduleSpec) -> list[list[str]] | list[list[Action]]:
     path = Path(spec.method.removeprefix(FILE))
     try:
         text = path.read_text(encoding="utf-8")
@@ -176,6 +188,8 @@ def _from_file(spec: ScheduleSpec) -> list[list[str]]:
         raise InputError("method", spec.method, reason, f"{near} exists") from error
     except UnicodeDecodeError as error:
         raise InputError("method", spec.method, "expected a text file in UTF-8") from error
+    if path.suffix == ".csv":
+        return from_torch_csv(text)
     lines = (line.partition("#")[0].strip(" \t,") for line in text.splitlines())
     return [re.split(r"[\s,]+", line) for line in lines if line]
 
