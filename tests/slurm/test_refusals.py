@@ -28,8 +28,8 @@ BIG = ("depth=16", "micro_batches=16", "method=bitpipe")
 @pytest.mark.parametrize(("overrides", "site", "complaint"), [
     (["depth=4"], {"partition": "gpuu"}, "site.partition=gpuu: this cluster has high, main"),
     ([*BIG, "width=4", "cluster.nodes=8"], {}, "nodes=8: partition main has 4 usable nodes"),
-    ([*BIG, "cluster.devices_per_node=16"], {"gpus": "always"}, "gpus_per_node=16: partition main has 8 per node"),
-    (["depth=4"], {"qos": "none"}, "slurm=sbatch: "),
+    ([*BIG, "cluster.devices_per_node=16"], {"gpus": "always"}, "gpus_per_node=16: partition main has 8 per"),
+    (["depth=4"], {"constraint": "none"}, "slurm=sbatch: "),
     (["depth=4", "max_gpu_hours=0.01"], {}, "max_gpu_hours=0.01: the sweep may take"),
     (["depth=4"], {"minutes_per_cel": 1}, "did you mean minutes_per_cell"),
 ])  # fmt: skip
@@ -58,7 +58,7 @@ def test_no_sbatch(user: User) -> None:
 def test_a_refusal_half_way_says_what_is_submitted_and_how_to_end_it(
     on_cluster: TestCluster, tmp_path: Path
 ) -> None:
-    """The cluster takes one job at a time of this user; the second array is refused."""
+    """What only sbatch finds out: the second array asks for more nodes than there are."""
     settings = RunSettings(results=tmp_path, launcher="slurm")
     blocks = [replace(block(depth=depth), settings=settings) for depth in (4, 8)]
     held = Site(sbatch={"hold": True})
@@ -68,7 +68,7 @@ def test_a_refusal_half_way_says_what_is_submitted_and_how_to_end_it(
     folder.code.mkdir()
     refused = replace(wanted.arrays[1], request=replace(wanted.arrays[1].request, nodes=99))
     wanted = replace(wanted, arrays=(wanted.arrays[0], refused))
-    with pytest.raises(InputError, match="1 jobs are already submitted.*slurm cancel e/s") as caught:
+    with pytest.raises(InputError, match=r"1 jobs are already submitted.*slurm cancel e/s") as caught:
         submit.submit(folder, wanted, held, snapshot.Revision(revision=None, dirty=None), print)
     assert "\n" not in str(caught.value)
     assert [job.cells for job in folder.jobs()] == [(blocks[0].cells[0].id,)]
