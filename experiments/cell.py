@@ -60,7 +60,9 @@ class Cell:
         remark on where a value comes from.
         """
         values = asdict(self)
-        del values["labels"], values["cluster"]["sources"], values["cluster"]["nodes"]
+        del values["labels"], values["cluster"]["sources"]
+        if self.job.ranks <= self.cluster.size:  # else that it is too small is the result
+            del values["cluster"]["nodes"]
         if self.calibration is not None:
             for remark in ("sources", "cells"):
                 values["calibration"].pop(remark, None)
