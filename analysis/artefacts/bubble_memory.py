@@ -125,9 +125,19 @@ def layout(frame: pd.DataFrame) -> Grid:
         title = f"{ROWS[str(variant)].title}: bubble {ROWS[str(variant)].bubble_text} as printed"
         blocks.append(Block(title=title, rows=lines))
     header = (
-        "D", "N", "bubble % (paper)", "exact", *(f"{name}" for name in runs), "agree",
-        "activations Ma (paper)", "exact ", "agree ", "weights Mθ (paper)", "exact  ", "why",
-    )  # fmt: skip
+        "D",
+        "N",
+        "bubble %, paper",
+        "bubble %, exact",
+        *(f"bubble %, {name}" for name in runs),
+        "bubble agrees",
+        "activations Ma, paper",
+        "activations Ma, exact",
+        "activations agree",
+        "weights Mθ, paper",
+        "weights Mθ, exact",
+        "why not",
+    )
     notes = (
         "Exact: the generated schedule at a stage's forward 1, backward 2, transfers free (simulated). A run "
         f"agrees (yes) if its bubble is within {100 * RUN_TOLERANCE:g} percentage point of the exact one.",

@@ -196,7 +196,7 @@ def test_a_run_has_its_own_column_and_is_compared_with_the_exact_value(root: Pat
     assert bubbles[bubbles["origin"] == "emulated"]["agrees_with_exact"].eq(True).all()
     assert bubbles[bubbles["origin"] == "virtual"]["agrees_with_exact"].eq(False).all()
     header = to_markdown(layout(frame)).splitlines()[0]
-    assert "| emulated | virtual |" in header
+    assert "| bubble %, emulated | bubble %, virtual |" in header
     missing = to_markdown(layout(table3(root)))
     assert "| missing |" in missing
 
