@@ -97,6 +97,7 @@ class Config:
     results: str = "results"  # folder, relative to the repository
     rerun: bool = False  # run cells that have a finished record
     dry_run: bool = False  # list cells and shapes, start nothing
+    draw: bool = True  # print the experiment's table and draw its figures at the end
     timelines: bool = True  # keep one iteration's timeline beside each record
     watchdog_s: float = 60.0  # seconds without progress until a run counts as hung
     wandb: WandbConfig = field(default_factory=WandbConfig)
@@ -104,7 +105,7 @@ class Config:
     # Sweeps on Slurm; slurm.submit.Options says more. The local launcher ignores them.
     site: str | None = None  # site file; null: $BITPIPE_SITE, then site.yaml
     wait: bool = True  # false returns after submission
-    pack: bool | None = None  # a block is one job on the same nodes; null: where time is measured
+    pack: bool = True  # a block is one job, on the same nodes
     canary: bool | None = None  # a short run per shape must pass first; null: for cuda
     preflight: bool | None = None  # look at every allocation first; null: for cuda
     max_gpu_hours: float | None = None  # refuse a larger sweep

@@ -26,6 +26,7 @@ keys:        depth (D), width (W), micro_batch_size (B), micro_batches (N) or gl
              data.path=FILE or FOLDER   text to train on (default: a corpus that Python carries)
              rerun=true                 run finished cells again
              dry_run=true               list cells and shapes, start nothing
+             draw=false                 no table and figures at the end
              results=FOLDER             default: results
              wandb.mode=offline | online | disabled
 launcher:    hydra/launcher=local | slurm forces one; default: slurm where sbatch is, else local

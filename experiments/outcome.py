@@ -21,17 +21,14 @@ class Outcome:
         results: the results folder.
         counts: cells per status; ``missing`` counts cells without a record.
         failed: (cell id, cell, what happened) for each cell that is neither ok nor a result.
+        draws: whether its table is to be shown: it has one, and ``draw=false`` was not given.
     """
 
     experiment: str
     results: Path
     counts: dict[str, int]
     failed: tuple[tuple[str, str, str], ...]
-
-    @property
-    def draws(self) -> bool:
-        """Whether analysis has a table or figure for it."""
-        return self.experiment != ExperimentConfig.name
+    draws: bool
 
 
 class SweepFailed(Exception):
@@ -83,4 +80,5 @@ def outcome_of(sweep: Sweep) -> Outcome:
         results=sweep.settings.results,
         counts={str(status): counts[status] for status in order if counts[status]},
         failed=tuple(failed),
+        draws=bool(sweep.config.get("draw")) and sweep.experiment != ExperimentConfig.name,
     )

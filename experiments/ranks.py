@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from bitpipe.errors import InputError
 from bitpipe.runtime.block import run_block as run_jobs
 from bitpipe.runtime.clocks import Nominal
 from bitpipe.runtime.failure import RankFailure
@@ -60,6 +61,9 @@ def run_ranks(
         own.failed = attempts.failed
     try:
         _run(block, attempts, own)
+    except KeyboardInterrupt:
+        attempts.cancelled()
+        raise
     except Exception as error:  # a defect of ours, or of a program: no cell of the block can run
         attempts.all_failed(Cause.of(error))
     finally:
@@ -88,6 +92,13 @@ class _Begun:
             if runs[failure.job].out == self.folder(cell):
                 self.finish(cell, status=Status(failure.status), cause=_cause(failure.cause))
 
+    def cancelled(self) -> None:
+        """Say of every unfinished attempt that somebody stopped it; wandb hears nothing of it."""
+        cause = Cause(kind="signal", message="interrupted", signal="SIGINT")
+        for cell in self.block.cells:
+            if cell.id not in self.ended:
+                self.store.write(end(self.records[cell.id], status=Status.CANCELLED, cause=cause))
+
     def all_failed(self, cause: Cause) -> None:
         for cell in self.block.cells:
             self.finish(cell, status=Status.FAILED, cause=cause)
@@ -110,6 +121,8 @@ class _Begun:
 
 def _run(block: Block, begun: _Begun, pool: Pool) -> None:
     cells = block.cells
+    if block.backend == "cuda":
+        raise InputError("backend", "cuda", "ranks on GPUs are not part of this version")
     clock = CLOCKS[block.backend]
     data = None if block.backend in WITHOUT_DATA else dataset_of(block.settings, cells[0].job.model)
     nominal = [_nominal(cell) for cell in cells] if clock == "deadline" else None

@@ -8,9 +8,11 @@ from bitpipe.job import PRECISIONS, SYNCS
 from bitpipe.schedule import method_of
 from bitpipe.simulate.programs import schedule_of
 from experiments.cell import Cell
+from experiments.choice import Machine
 from experiments.settings import RunSettings
 
 LINKS = ("scaled", "as_is")
+ON_CPU = ("fp32", "fp64", "bf16")  # what ranks on a CPU can train in
 
 
 def validate(cell: Cell) -> None:
@@ -22,7 +24,9 @@ def validate(cell: Cell) -> None:
     job, spec = cell.job, cell.job.schedule
     choose("method.sync", job.sync, SYNCS)
     choose("method.layout", job.layout, LAYOUTS)
-    choose("precision", job.precision, PRECISIONS)
+    choose(
+        "precision", job.precision, ON_CPU if cell.backend in ("virtual", "cpu", "emulate") else PRECISIONS
+    )
     choose("backend.links", cell.links, LINKS)
     if not 1 <= job.measured <= job.iterations:
         raise InputError("measured", job.measured, f"from 1 to iterations={job.iterations}")
@@ -77,12 +81,16 @@ def _batch(cell: Cell) -> None:
     )
 
 
-def validate_settings(settings: RunSettings, backend: str) -> None:
+def validate_settings(settings: RunSettings, backend: str, machine: Machine | None = None) -> None:
     """Check what is common to a sweep.
 
     Raises:
-        InputError: the data path is missing.
+        InputError: GPUs are asked for where none is visible, or the data path is missing.
     """
+    if backend == "cuda" and settings.launcher == "local" and not (machine or Machine.here()).gpus:
+        raise InputError(
+            "backend", backend, "no GPU is visible here", "backend=virtual runs real ranks on this CPU"
+        )
     path = settings.data_path
     if path is not None and not path.exists():
         near = next((parent for parent in path.parents if parent.exists()), None)

@@ -115,7 +115,12 @@ def test_a_second_run_skips_what_is_finished_and_says_so(
 ) -> None:
     results, _ = simulated
     again = run(
-        "+experiment=table6_ablation", "backend=simulate", "hydra/launcher=local", "-m", results=results
+        "+experiment=table6_ablation",
+        "backend=simulate",
+        "hydra/launcher=local",
+        "-m",
+        "draw=false",
+        results=results,
     )
     assert again.returncode == 0
     assert "24 of 24 cells are finished and skipped" in again.stdout
@@ -123,7 +128,7 @@ def test_a_second_run_skips_what_is_finished_and_says_so(
 
 
 def test_without_m_one_cell_runs_and_says_that_it_is_one_of_24(tmp_path: Path) -> None:
-    done = run("+experiment=table6_ablation", "backend=simulate", "depth=4", results=tmp_path)
+    done = run("+experiment=table6_ablation", "backend=simulate", "depth=4", "draw=false", results=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "table6_ablation has 24 cells; this runs one of them" in done.stdout
     assert "add -m" in done.stdout

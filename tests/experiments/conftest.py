@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,11 +25,11 @@ def load() -> Iterator[Callable[[list[str]], DictConfig]]:
 
 
 @pytest.fixture
-def planned(load: Callable[[list[str]], DictConfig], tmp_path: Path) -> Plan:
+def planned(load: Callable[[list[str]], DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """Plan a sweep of jobs given as strings of overrides; results go to a fresh folder."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # the same on every machine
 
     def of(*jobs: str) -> Sweep:
-        rows: Sequence[list[str]] = [[*job.split(), f"results={tmp_path}"] for job in jobs]
-        return plan(load, rows)
+        return plan(load, [[*job.split(), f"results={tmp_path}"] for job in jobs])
 
     return of

@@ -15,9 +15,7 @@ TINY = ["backend=virtual", "model=bert_tiny", "model.layers=4", "depth=2", "micr
 
 
 def test_a_killed_rank_fails_its_cell_at_once_and_leaves_no_process(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "run.py"), "-m", *TINY, "method=bitpipe,dapple", "iterations=40"]
-    command += [f"results={tmp_path}", "wandb.mode=disabled", "hydra/launcher=local"]
-    sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    sweep = _start(tmp_path)
     try:
         victims = _running(tmp_path, sweep)
         os.kill(victims[1], signal.SIGKILL)
@@ -38,6 +36,28 @@ def test_a_killed_rank_fails_its_cell_at_once_and_leaves_no_process(tmp_path: Pa
     pids = {line["pid"] for path in tmp_path.glob("cells/*/a1/rank*.jsonl") for line in _starts(path)}
     assert len(pids) == 4, "two ranks, and two new ones after the kill"
     assert not [pid for pid in pids if _alive(pid)]
+
+
+def test_ctrl_c_leaves_no_process_and_says_that_the_cells_were_cancelled(tmp_path: Path) -> None:
+    sweep = _start(tmp_path)
+    try:
+        ranks = _running(tmp_path, sweep)
+        sweep.send_signal(signal.SIGINT)
+        output, _ = sweep.communicate(timeout=30)
+    finally:
+        sweep.kill()
+        sweep.wait()
+    assert sweep.returncode == 130
+    assert "Traceback" not in output
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("cells/*/a1/record.json")]
+    assert [one["status"] for one in records] == ["cancelled", "cancelled"]
+    assert not [pid for pid in ranks.values() if _alive(pid)]
+
+
+def _start(results: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, str(ROOT / "run.py"), "-m", *TINY, "method=bitpipe,dapple", "iterations=40"]
+    command += [f"results={results}", "wandb.mode=disabled", "hydra/launcher=local"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def _running(results: Path, sweep: subprocess.Popen[str]) -> dict[int, int]:

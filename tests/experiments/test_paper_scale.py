@@ -14,9 +14,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from bitpipe.simulate import conf
 from experiments.cell import Cell
-from experiments.compose import calibration_of
 from experiments.sweep import Sweep, plan
 from hydra_plugins.bitpipe_local import expand
 
@@ -63,7 +61,7 @@ def test_settings_that_figures_share_are_one_cell(planned: Plan) -> None:
     assert shared
     assert {c.id for c in shared} <= bars
     full = [
-        replace(c, calibration=calibration_of(conf.read("calibration", "full_cells")))
+        c
         for c in cells(planned("table6_ablation"))
         if c.labels["variant"] == "full" and c.job.schedule.depth == 8
     ]
