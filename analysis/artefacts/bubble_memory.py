@@ -131,14 +131,16 @@ def layout(frame: pd.DataFrame) -> Grid:
         "bubble %, exact",
         *(f"bubble %, {name}" for name in runs),
         "bubble agrees",
-        "activations Ma, paper",
-        "activations Ma, exact",
-        "activations agree",
-        "weights Mθ, paper",
-        "weights Mθ, exact",
+        "peak Ma, paper",
+        "peak Ma, exact",
+        "peak agrees",
+        "Mθ, paper",
+        "Mθ, exact",
         "why not",
     )
     notes = (
+        "Peak Ma: least and most activations over devices, in those of one micro-batch on one stage; Mθ: "
+        "copies of a stage's weights on a device.",
         "Exact: the generated schedule at a stage's forward 1, backward 2, transfers free (simulated). A run "
         f"agrees (yes) if its bubble is within {100 * RUN_TOLERANCE:g} percentage point of the exact one.",
         *(f"[{place}] {sentence}" for place, sentence in enumerate(reasons, 1)),
