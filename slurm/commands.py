@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for add in (_add_status, _add_logs, _add_cancel, _add_collect, _add_requeue):
         add(commands)
-    for add in (_add_init, _add_doctor, _add_testcluster):
+    for add in (_add_cluster, _add_init, _add_doctor, _add_testcluster):
         add(commands)
     options = parser.parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.run
@@ -183,6 +183,23 @@ def _requeue(options: argparse.Namespace) -> int:
         minutes_per_cell=options.minutes_per_cell,
         wait=not options.no_wait,
     )
+
+
+# ---- preflight as a cluster file
+
+
+def _add_cluster(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = _of_sweep(commands, "cluster", "what preflight measured, as a cluster file", _cluster)
+    parser.add_argument("--output", type=Path, required=True, help="conf/cluster/NAME.yaml")
+
+
+def _cluster(options: argparse.Namespace) -> int:
+    from slurm.folder import find
+    from slurm.measured import write
+
+    write(find(options.results, options.sweep), options.output)
+    print(f"wrote {options.output}; simulate on it with: cluster={options.output.stem}")
+    return 0
 
 
 # ---- init, doctor

@@ -70,7 +70,3 @@ class Journal:
         """Cells whose last attempt Slurm took away, so that the job, once requeued, runs them again."""
         last = {e["cell"]: e for e in self.events() if e["event"] == "end"}
         return {cell for cell, event in last.items() if event.get("taken")}
-
-    def restarts(self) -> int:
-        """How often the job has started."""
-        return sum(event["event"] == "start" for event in self.events())

@@ -86,6 +86,8 @@ class Preflight:
             },
             **links,
             "sources": {
+                "device.memory_bytes": "assumed, correct it by hand",
+                "device.memory_bandwidth": "assumed, correct it by hand",
                 "device.peak_flops": "measured by preflight (matmul)",
                 "links": "measured by preflight",
             },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ class Options:
     Attributes:
         site: path of the site file; None is ``$BITPIPE_SITE``, then ``site.yaml``.
         wait: follow the jobs to their end; else return after submission.
-        pack: a block is one job, on the same nodes; None does so where time is measured.
+        pack: a block is one job, so that its cells run on the same nodes and start up once.
         canary: per shape, a short run of one cell that must pass before the rest starts;
             None does so for ``cuda``.
         preflight: look at every allocation before it is used; None does so for ``cuda``.
@@ -35,7 +36,7 @@ class Options:
 
     site: str | None = None
     wait: bool = True
-    pack: bool | None = None
+    pack: bool = True
     canary: bool | None = None
     preflight: bool | None = None
     max_gpu_hours: float | None = None
@@ -51,8 +52,7 @@ def arrange(blocks: Sequence[Block], options: Options) -> list[Block]:
     """Blocks as they become jobs: whole, or one cell each where packing is off."""
     arranged: list[Block] = []
     for block in blocks:
-        packed = block.backend in ("cuda", "virtual") if options.pack is None else options.pack
-        arranged += [block] if packed else [replace(block, cells=(cell,)) for cell in block.cells]
+        arranged += [block] if options.pack else [replace(block, cells=(cell,)) for cell in block.cells]
     return arranged
 
 
@@ -186,18 +186,31 @@ def _submit_array(
         calls.append(
             job.Call(block=block, folder=folder.path, request=array.request, site=site, preflight=look)
         )
-    with _refusals():
-        jobs = executor.submit_array(calls)
+    with _undisturbed():
+        with _refusals():
+            jobs = executor.submit_array(calls)
+        return _note(folder, array, kind, calls, [one.job_id for one in jobs], numbers)
+
+
+def _note(
+    folder: SweepFolder,
+    array: plan.Array,
+    kind: str,
+    calls: Sequence[job.Call],
+    ids: Sequence[str],
+    numbers: Sequence[int] | None,
+) -> list[Submitted]:
+    """Put the jobs' ids on disk."""
     submitted = [
         Submitted(
-            job=one.job_id,
+            job=id,
             block=numbers[member] if numbers else member,
             kind=kind,
             cells=tuple(cell.id for cell in call.block.cells),
             request=array.request,
             submitted=time.time(),
         )
-        for one, member, call in zip(jobs, array.members, calls, strict=True)
+        for id, member, call in zip(ids, array.members, calls, strict=True)
     ]
     folder.append(submitted)
     return submitted
@@ -215,6 +228,16 @@ def revision_lines(revision: Revision) -> list[str]:
     if revision.revision is None:
         return []
     return [f"export BITPIPE_REVISION={revision.revision}{'+dirty' if revision.dirty else ''}"]
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold Ctrl-C back until what was submitted is also written down."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -30,8 +30,6 @@ BIG = ("depth=16", "micro_batches=16", "method=bitpipe")
     ([*BIG, "width=4", "cluster.nodes=8"], {}, "nodes=8: partition main has 4 usable nodes"),
     ([*BIG, "cluster.devices_per_node=16"], {"gpus": "always"}, "gpus_per_node=16: partition main has 8 per"),
     (["depth=4"], {"constraint": "none"}, "slurm=sbatch: "),
-    (["depth=4", "max_gpu_hours=0.01"], {}, "max_gpu_hours=0.01: the sweep may take"),
-    (["depth=4"], {"minutes_per_cel": 1}, "did you mean minutes_per_cell"),
 ])  # fmt: skip
 def test_a_request_that_the_cluster_cannot_meet(
     user: User, on_cluster: TestCluster, overrides: list[str], site: dict[str, object], complaint: str

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 from cluster_user import ROOT, User, wait_for
 
+from bitpipe.cluster import Cluster
 from experiments.record import Status
 from slurm import snapshot
 from slurm.client import states
@@ -72,7 +74,7 @@ def test_ctrl_c_leaves_the_jobs_and_edited_code_changes_nothing(
     checkout = tmp_path / "checkout"
     snapshot.take(checkout, repository=ROOT)
     user.settings(sbatch={"hold": True})
-    command = [sys.executable, str(checkout / "run.py"), *user.command(*TWO_RANKS)[2:]]
+    command = [sys.executable, str(checkout / "run.py"), *user.command(*TWO_RANKS, "preflight=true")[2:]]
     waiting = subprocess.Popen(
         [*command, f"results={user.results}"],
         stdout=subprocess.PIPE,
@@ -104,6 +106,12 @@ def test_ctrl_c_leaves_the_jobs_and_edited_code_changes_nothing(
     collected = user.slurm("collect", "--wait")
     assert collected.returncode == 0, collected.stdout + collected.stderr
     assert "1 ok" in collected.stdout
+    (record,) = user.records(cell)
+    looked = record.provenance["slurm"]["preflight"]
+    assert [rank["host"] for rank in looked["ranks"]] == ["vnode1", "vnode1"]
+    made = user.slurm("cluster", "--output", str(tmp_path / "here.yaml"))
+    assert made.returncode == 0, made.stderr
+    Cluster.from_mapping(yaml.safe_load((tmp_path / "here.yaml").read_text()))
     logs = user.slurm("logs", cell[:6])
     assert "==> jobs" in logs.stdout
     assert cell in logs.stdout
@@ -143,6 +151,17 @@ def test_submit_and_return_then_cancel_then_run_the_missing_again(user: User) ->
     again = user.slurm("requeue", "--only", "missing", "--site", str(user.site))
     assert again.returncode == 0, again.stdout + again.stderr
     assert [record.status for record in user.records(cell)] == [Status.CANCELLED, Status.OK]
+
+
+def test_a_job_without_cuda_is_one_clear_preflight_error(user: User) -> None:
+    done = user.run(*TWO_RANKS, "backend=cuda", "canary=false")
+    assert done.returncode != 0
+    (job,) = user.folder.jobs()
+    assert job.request.gpus_per_node == 2
+    (record,) = user.records(job.cells[0])
+    assert record.status is Status.FAILED
+    assert record.cause.kind == "preflight"
+    assert "node vnode1: backend=cuda, but this job sees no CUDA device" in record.cause.message
 
 
 @pytest.mark.slow
