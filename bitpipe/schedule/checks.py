@@ -176,9 +176,8 @@ def executes(program: Program) -> None:
     runnable = list(range(depth))
     while runnable:
         device = runnable.pop()
-        row, index = program.rows[device], position[device]
-        buffers_ = expected[device]
-        while index < len(row):
+        row, buffers_ = program.rows[device], expected[device]
+        for index in range(position[device], len(row)):
             action, peer, slot, _ = row[index]
             kind, micro_batch, stage, pipe = action
             what = 2 * (micro_batch * stages + stage)
@@ -194,6 +193,7 @@ def executes(program: Program) -> None:
                 messages = sent[channel]
                 if len(messages) <= number:
                     asleep[channel] = device
+                    position[device] = index
                     break
                 if messages[number] != what:
                     chunk, back = divmod(messages[number], 2)
@@ -222,8 +222,8 @@ def executes(program: Program) -> None:
                 made[what + 1] = 1
             elif kind is _W and not made[what + 1]:
                 _fail(program, device, index, f"{action} runs before its input gradient")
-            index += 1
-        position[device] = index
+        else:
+            position[device] = len(row)
     if any(index < len(row) for index, row in zip(position, program.rows, strict=True)):
         raise stuck(_actions(program), position, "deadlock: every device waits for another")
     for channel, messages in enumerate(sent):

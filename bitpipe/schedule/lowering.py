@@ -250,52 +250,71 @@ def assemble(
 ) -> tuple[tuple[Instruction, ...], ...]:
     """The rows. Around a compute action: receives, its WAIT, itself, its SEND, then all-reduces.
 
-    Compute actions are taken in the order of their starts, each with what surrounds it, so the
-    sequence numbers respect every dependency: a producer starts before its consumer.
+    Sequence numbers follow the starts of the compute actions, each with what surrounds it, and so
+    respect every dependency: a producer starts before its consumer.
     """
     length, stages, pipes, names = codes.length, codes.stages, codes.pipes, codes.step_names
     devices, last = codes.devices, 2 * codes.stages - 1
-    actions: list[Action | None] = [None] * codes.total
     posts: dict[int, list[Message]] = {}  # code -> receives before it
     collectives: dict[int, list[Action]] = {}  # code -> all-reduces after it
-    out: list[list[Instruction]] = [[] for _ in rows]
-    sequence = 0
-    new = tuple.__new__
+    begin: list[list[Action]] = [[] for _ in rows]  # all-reduces of stages that got no micro-batch
     for device, row in enumerate(rows):
-        for code, action in zip(row, schedule.orders[device], strict=True):
-            actions[code] = action
         for position, message in receives[device]:
             posts.setdefault(row[position], []).append(message)
         for position, action in points[device]:
             if position:
                 collectives.setdefault(row[position - 1], []).append(action)
             else:
-                out[device].append(Instruction(action, sequence=sequence))
-                sequence += 1
+                begin[device].append(action)
+    crossing = [
+        [step < last and table[step + 1] != table[step] for step in range(length)]
+        for table in codes.step_devices
+    ]
+    first = [0] * codes.total  # code -> sequence number of the first instruction around it
+    sequence = sum(map(len, begin))
     for code in sorted((code for row in rows for code in row), key=start.__getitem__):
-        emit = out[devices[code]].append
+        first[code] = sequence
         micro_batch, step = divmod(code, length)
-        pipe = pipes[micro_batch]
-        for consumer, source, _ in posts.get(code, ()):
-            other, at = divmod(consumer, length)
-            action = new(Action, (_RECV[at >= stages], other, names[at][1], pipes[other]))
-            emit(new(Instruction, (action, source, slots[consumer], sequence)))
-            sequence += 1
-        slot = slots.get(code, -1)
-        if slot >= 0:
-            action = new(Action, (_WAIT[step >= stages], micro_batch, names[step][1], pipe))
-            emit(new(Instruction, (action, devices[code - 1], slot, sequence)))
-            sequence += 1
-        emit(new(Instruction, (actions[code], -1, slot, sequence)))
-        sequence += 1
-        if step < last and devices[code + 1] != devices[code]:
-            action = new(Action, (_SEND[step + 1 >= stages], micro_batch, names[step + 1][1], pipe))
-            emit(new(Instruction, (action, devices[code + 1], -1, sequence)))
-            sequence += 1
-        for action in collectives.get(code, ()):
-            emit(Instruction(action, sequence=sequence))
-            sequence += 1
-    for device_row in out:
-        device_row.append(Instruction(Action(Kind.STEP), sequence=sequence))
-        sequence += 1
-    return tuple(tuple(device_row) for device_row in out)
+        sequence += 1 + crossing[pipes[micro_batch]][step] + (code in slots)
+        if code in posts:
+            sequence += len(posts[code])
+        if code in collectives:
+            sequence += len(collectives[code])
+    early = 0
+    new = tuple.__new__
+    done = []
+    for device, row in enumerate(rows):
+        out: list[Instruction] = []
+        emit = out.append
+        for action in begin[device]:
+            emit(Instruction(action, sequence=early))
+            early += 1
+        for code, compute in zip(row, schedule.orders[device], strict=True):
+            number = first[code]
+            micro_batch, step = divmod(code, length)
+            pipe = pipes[micro_batch]
+            if code in posts:
+                for consumer, source, _ in posts[code]:
+                    other, at = divmod(consumer, length)
+                    action = new(Action, (_RECV[at >= stages], other, names[at][1], pipes[other]))
+                    emit(new(Instruction, (action, source, slots[consumer], number)))
+                    number += 1
+            slot = -1
+            if code in slots:
+                slot = slots[code]
+                action = new(Action, (_WAIT[step >= stages], micro_batch, names[step][1], pipe))
+                emit(new(Instruction, (action, devices[code - 1], slot, number)))
+                number += 1
+            emit(new(Instruction, (compute, -1, slot, number)))
+            number += 1
+            if crossing[pipe][step]:
+                action = new(Action, (_SEND[step + 1 >= stages], micro_batch, names[step + 1][1], pipe))
+                emit(new(Instruction, (action, devices[code + 1], -1, number)))
+                number += 1
+            if code in collectives:
+                for action in collectives[code]:
+                    emit(Instruction(action, sequence=number))
+                    number += 1
+        emit(Instruction(Action(Kind.STEP), sequence=sequence + device))
+        done.append(tuple(out))
+    return tuple(done)
