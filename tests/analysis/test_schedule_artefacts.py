@@ -18,7 +18,7 @@ from analysis.artefacts.schedule_claims import CLAIMS, NO
 from analysis.grid import to_markdown
 from analysis.output import Rendered
 from analysis.paper import printed
-from analysis.registry import find
+from analysis.registry import artefacts
 from analysis.results import NoResults, Results
 from analysis.table3_formulas import ROWS
 from bitpipe.errors import InputError
@@ -60,7 +60,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rendered(root: Path, id: str) -> Rendered:
-    return find(id).draw(Results(root))
+    return artefacts()[id].draw(Results(root))
 
 
 def words(rendered: Rendered) -> list[str]:
