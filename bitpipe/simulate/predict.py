@@ -10,12 +10,13 @@ from bitpipe.cluster import Cluster, LinkClass
 from bitpipe.errors import choose
 from bitpipe.job import Job
 from bitpipe.models import arithmetic
-from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.action import Kind
 from bitpipe.schedule.timeline import Timeline
 from bitpipe.simulate.calibration import Calibration
 from bitpipe.simulate.cost import CostModel
-from bitpipe.simulate.engine import Span, Trace, trace
-from bitpipe.simulate.memory import PARAMETER_BYTES, Memory, Verdict, in_flight, verdict
+from bitpipe.simulate.engine import Trace, trace
+from bitpipe.simulate.held import Held
+from bitpipe.simulate.memory import Memory, Verdict, verdict
 from bitpipe.simulate.programs import program_of
 
 ATTENTIONS = ("unfused", "fused")
@@ -108,8 +109,8 @@ class Prediction:
 
     def memory_with(self, attention: str) -> tuple[Memory, ...]:
         """Per global rank, bytes at the peak with ``unfused`` or ``fused`` attention."""
-        held = _Held(self.costs, choose("attention", attention, ATTENTIONS) == "fused")
-        per_device = [held.peak(self.trace, device) for device in range(self.costs.layout.depth)]
+        held = Held(self.costs, fused=choose("attention", attention, ATTENTIONS) == "fused")
+        per_device = [held.peak(self.trace.program, device) for device in range(self.costs.layout.depth)]
         return tuple(per_device[device] for _, device in self.costs.layout.places)
 
     @property
@@ -152,9 +153,9 @@ class Prediction:
     @cached_property
     def timeline(self) -> Timeline:
         """All events of all ranks, with every rank's memory over time."""
-        held = _Held(self.costs, fused=False)
+        held = Held(self.costs)
         curves = tuple(
-            held.curve(self.trace, device, self.trace.spans[replica][device])
+            held.curve(self.trace.program, device, self.trace.spans[replica][device])
             for replica, device in self.costs.layout.places
         )
         return replace(self.trace.timeline, memory=curves)
@@ -169,57 +170,3 @@ def predict(job: Job, cluster: Cluster, calibration: Calibration) -> Prediction:
     costs = CostModel(job=job, cluster=cluster, calibration=calibration)
     found = trace(program_of(job), costs.seconds, costs.links, costs.size, alike=True)
     return Prediction(costs=costs, trace=found)
-
-
-class _Held:
-    """Memory of one device of a pipeline group, by the program's order."""
-
-    def __init__(self, costs: CostModel, fused: bool) -> None:
-        job, stages = costs.job, costs.placement.stages
-        self.costs = costs
-        self.activations = [
-            arithmetic.stage_activation_bytes(
-                job.model, stages, stage, job.micro_batch_size, fused=fused, element=costs.element
-            )
-            for stage in range(stages)
-        ]
-        self.logits = [0.0] * (stages - 1) + [arithmetic.logits_bytes(job.model, job.micro_batch_size)]
-        self.empty = costs.schedule.empty
-
-    def __call__(self, action: Action) -> tuple[float, float]:
-        if action.micro_batch in self.empty:
-            return 0.0, 0.0
-        return self.activations[action.stage], self.logits[action.stage]
-
-    def static(self, device: int) -> float:
-        """Weights, gradients and optimizer state."""
-        return self.costs.resident_parameters[device] * PARAMETER_BYTES[self.costs.job.precision]
-
-    def buffers(self, trace: Trace, device: int) -> float:
-        """Receive buffers of gradients; an activation's buffer is counted with the activations."""
-        row = trace.program.rows[device]
-        slots = {instruction.slot for instruction in row if instruction.action.kind is Kind.RECV_B}
-        return len(slots) * arithmetic.boundary_bytes(
-            self.costs.job.model, self.costs.job.micro_batch_size, self.costs.element
-        )
-
-    def peak(self, trace: Trace, device: int) -> Memory:
-        changes = in_flight(trace.program.rows[device], self.costs.schedule.split_backward, self)
-        _, activations, logits = max(changes, key=lambda change: change[1] + change[2])
-        return Memory(
-            parameters=self.static(device),
-            activations=activations,
-            logits=logits,
-            buffers=self.buffers(trace, device),
-        )
-
-    def curve(self, trace: Trace, device: int, spans: tuple[Span, ...]) -> tuple[tuple[float, float], ...]:
-        """(time, bytes): a forward's activations count from its start, a backward's to its end."""
-        base = self.static(device) + self.buffers(trace, device)
-        row = trace.program.rows[device]
-        points = [(0.0, base)]
-        for index, activations, logits in in_flight(row, self.costs.schedule.split_backward, self):
-            start, end = spans[index]
-            moment = start if row[index].action.kind is Kind.F else end
-            points.append((moment, base + activations + logits))
-        return tuple(points)
