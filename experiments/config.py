@@ -87,6 +87,8 @@ class Config:
     micro_batches: Any = None  # N per iteration and group; null: from global_batch, else D
     global_batch: Any = None  # B̂ = B·N·W, samples; null: from micro_batches
 
+    scale: str | None = None  # fit: shrink the model until every cell fits the cluster's memory
+
     iterations: int = "${backend.iterations}"  # type: ignore[assignment]
     measured: int = "${backend.measured}"  # type: ignore[assignment]
     precision: str = "${backend.precision}"

@@ -23,6 +23,7 @@ from experiments.compose import ROOT, cell_of, settings_of
 from experiments.composition import Composer, Load
 from experiments.data import data_name
 from experiments.settings import RunSettings
+from experiments.shrinking import resized, sizes
 from experiments.validate import validate, validate_settings
 
 
@@ -115,6 +116,9 @@ def plan(
         raise InputError("sweep", "empty", "at least one cell")
     if errors:
         raise _in_sweep(errors, len(jobs))
+    if first["scale"] is not None:
+        siblings = sizes((point.cell for point in points if not point.refusal), first["scale"])
+        points = [replace(point, cell=resized(point.cell, siblings)) for point in points]
     points = [replace(point, cell=_with_data(point.cell, settings)) for point in points]
     return Sweep(
         experiment=first["experiment"]["name"],

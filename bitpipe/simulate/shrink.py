@@ -1,7 +1,8 @@
 """``scale=fit``: the largest sibling of a model with which every job of a comparison fits.
 
-Layers shrink first, then the hidden size, head by head; D, N, B and v stay, so that the schedules compared are
-those of the paper. All jobs get the same model: throughputs of different models say nothing.
+Layers shrink first, then the hidden size, head by head; D, N, B and v stay, so that the schedules
+compared are those of the paper. All jobs get the same model: throughputs of different models
+cannot be compared.
 """
 
 from __future__ import annotations
