@@ -42,7 +42,7 @@ def test_ctrl_c_leaves_no_process_and_says_that_the_cells_were_cancelled(tmp_pat
     sweep = _start(tmp_path)
     try:
         ranks = _running(tmp_path, sweep)
-        sweep.send_signal(signal.SIGINT)
+        os.killpg(sweep.pid, signal.SIGINT)  # as a terminal does: to the ranks, too
         output, _ = sweep.communicate(timeout=30)
     finally:
         sweep.kill()
@@ -57,7 +57,9 @@ def test_ctrl_c_leaves_no_process_and_says_that_the_cells_were_cancelled(tmp_pat
 def _start(results: Path) -> subprocess.Popen[str]:
     command = [sys.executable, str(ROOT / "run.py"), "-m", *TINY, "method=bitpipe,dapple", "iterations=40"]
     command += [f"results={results}", "wandb.mode=disabled", "hydra/launcher=local"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
 
 
 def _running(results: Path, sweep: subprocess.Popen[str]) -> dict[int, int]:
