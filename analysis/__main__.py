@@ -1,54 +1,130 @@
-"""``python -m analysis <id> | all | claims | report | compare A B | dashboard``."""
+"""Tables, figures, claims and the report, from results alone; runs nothing."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from bitpipe.errors import InputError
 
+EPILOGUE = """\
+what:
+  list                       every table and figure
+  table6_ablation, …         one of them: CSV, Markdown, LaTeX; PDF, PNG, SVG
+  all                        all of them, the claims and the report
+  claims                     the paper's claims against the records
+  report                     one HTML page with everything
+  compare A B                A and B: DIR or DIR:column=value,…; exit status 1 if B is slower
+  dashboard ENTITY/PROJECT   a wandb workspace and report; --dry-run prints their JSON
+"""
+ARGUMENTS = {"compare": ("A", "B"), "dashboard": ("ENTITY/PROJECT",)}
+
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m analysis", description=__doc__)
-    parser.add_argument("what", help="id of a table or figure, or list, all")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
-    parser.add_argument(
-        "--source",
-        default="records",
-        metavar="records|wandb-offline|wandb:ENTITY/PROJECT",
-        help="where to read from; with wandb-offline, --results is also searched for run-*.wandb",
-    )
-    arguments = parser.parse_args(argv)
+    """Run one command; returns the exit status: 0, 1 (slower, or nothing drawn), 2 bad input."""
+    arguments = _parser().parse_args(argv)
     try:
-        return _run(arguments)
+        wanted = ARGUMENTS.get(arguments.what, ())
+        if len(arguments.more) != len(wanted):
+            needs = " ".join(wanted) or "no further argument"
+            raise InputError(arguments.what, " ".join(arguments.more) or "nothing", f"expected {needs}")
+        return COMMANDS.get(arguments.what, _one)(arguments)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis",
+        description=__doc__,
+        epilog=EPILOGUE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", help="see below")
+    parser.add_argument("more", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    parser.add_argument(
+        "--source",
+        default="records",
+        metavar="SOURCE",
+        help="records (default), wandb-offline (run-*.wandb below --results) or wandb:ENTITY/PROJECT",
+    )
+    parser.add_argument("--by", default="cell", help="compare: pair by cell (default), method or cluster")
+    parser.add_argument("--noise", type=float, default=1.0, metavar="PERCENT", help="compare: default 1")
+    parser.add_argument("--dry-run", action="store_true", help="dashboard: print, send nothing")
+    return parser
+
+
+def _list(_: argparse.Namespace) -> int:
+    from analysis.registry import artefacts
+
+    for one in artefacts().values():
+        print(f"{one.id:28} {one.title}")
+    return 0
+
+
+def _one(arguments: argparse.Namespace) -> int:
     from analysis import render
-    from analysis.registry import artefacts, find
+    from analysis.registry import artefacts
+    from analysis.results import Results
+    from bitpipe.errors import choose
+
+    choose("what", arguments.what, [*artefacts(), *COMMANDS])
+    return render.one(artefacts()[arguments.what], Results(arguments.results, arguments.source))
+
+
+def _all(arguments: argparse.Namespace) -> int:
+    from analysis import render
     from analysis.results import Results
 
-    if arguments.what == "list":
-        for one in artefacts().values():
-            print(f"{one.id:28} {one.title}")
-        return 0
-    results = Results(arguments.results, arguments.source)
-    if arguments.what == "all":
-        return render.every(results)
-    if arguments.what == "claims":
-        return render.claims(results)
-    if arguments.what == "report":
-        from analysis.report import write_report
+    return render.every(Results(arguments.results, arguments.source))
 
-        print(write_report(results))
-        return 0
-    return render.one(find(arguments.what), results)
 
+def _claims(arguments: argparse.Namespace) -> int:
+    from analysis import render
+    from analysis.results import Results
+
+    return render.claims(Results(arguments.results, arguments.source))
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from analysis.report import write_report
+    from analysis.results import Results
+
+    print(write_report(Results(arguments.results, arguments.source)))
+    return 0
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from analysis import render
+    from analysis.compare import compare, select
+
+    a, b = (select(text) for text in arguments.more)
+    return render.comparison(compare(a, b, by=arguments.by, noise_percent=arguments.noise), arguments.results)
+
+
+def _dashboard(arguments: argparse.Namespace) -> int:
+    from analysis.dashboard import dry_run, publish
+
+    (project,) = arguments.more
+    if arguments.dry_run:
+        print(dry_run(project), end="")
+    else:
+        print("\n".join(publish(project)))
+    return 0
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "list": _list,
+    "all": _all,
+    "claims": _claims,
+    "report": _report,
+    "compare": _compare,
+    "dashboard": _dashboard,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -36,7 +36,7 @@ def decide(rows: pd.DataFrame, name: str, value: str, digits: int = 9) -> str | 
         return None
     best = max(valid, key=lambda row: float(row[value]))
     equal = [row for row in valid if abs(row[value] / best[value] - 1) < 10**-digits]
-    close = [row for row in valid if _end(row, value, "high") >= _end(best, value, "low")]
+    close = [row for row in valid if interval_end(row, value, "high") >= interval_end(best, value, "low")]
     if any(row not in equal for row in close):
         return "undecided: " + ", ".join(row[name] for row in valid if row in close or row in equal)
     if len(equal) > 1:
@@ -44,7 +44,8 @@ def decide(rows: pd.DataFrame, name: str, value: str, digits: int = 9) -> str | 
     return str(best[name])
 
 
-def _end(row: Mapping[str, Any], value: str, which: str) -> float:
+def interval_end(row: Mapping[str, Any], value: str, which: str) -> float:
+    """The ``low`` or ``high`` end of a value's interval; the value itself where it has none."""
     end = row.get(f"{value}_{which}")
     return float(row[value] if end is None or pd.isna(end) else end)
 

@@ -101,7 +101,9 @@ def to_latex(grid: Grid) -> str:
 
 def to_html(grid: Grid, caption: str = "") -> str:
     """A table element with header scopes, for the report."""
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in grid.header)
+    kinds = ["" if place < grid.text_columns else ' class="n"' for place in range(len(grid.header))]
+    names = zip(kinds, grid.header, strict=True)
+    head = "".join(f'<th scope="col"{kind}>{html.escape(name)}</th>' for kind, name in names)
     body = []
     for block in grid.blocks:
         rows = ""
@@ -110,7 +112,8 @@ def to_html(grid: Grid, caption: str = "") -> str:
                 f'<tr><th scope="rowgroup" colspan="{len(grid.header)}">{html.escape(block.title)}</th></tr>'
             )
         for row in block.rows:
-            rows += "<tr>" + "".join(f"<td>{_html(entry)}</td>" for entry in row) + "</tr>"
+            cells = zip(kinds, row, strict=True)
+            rows += "<tr>" + "".join(f"<td{kind}>{_html(entry)}</td>" for kind, entry in cells) + "</tr>"
         body.append(f"<tbody>{rows}</tbody>")
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in grid.notes)
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""

@@ -67,10 +67,11 @@ class Rendered:
 
 def plain_grid(frame: pd.DataFrame, digits: int = 4) -> Grid:
     """A frame as one block; numbers with ``digits`` significant digits, missing as –."""
-    text = int(next((i for i, d in enumerate(frame.dtypes) if d.kind in "fiu"), len(frame.columns))) or 1
+    numbers = [dtype.kind in "fiu" for dtype in frame.dtypes]
+    words = [place for place, number in enumerate(numbers) if not number]
     rows = tuple(entries([_show(value, digits) for value in row]) for row in frame.itertuples(index=False))
     header = tuple(str(column) for column in frame.columns)
-    return Grid(header=header, blocks=(Block(title="", rows=rows),), text_columns=text)
+    return Grid(header=header, blocks=(Block(title="", rows=rows),), text_columns=1 + max(words, default=0))
 
 
 def _show(value: object, digits: int) -> str:

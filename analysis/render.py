@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+import traceback
+from pathlib import Path
 
 from rich.console import Console
 
+from analysis.claims import rendered as claims_of
+from analysis.compare import Comparison, table
 from analysis.grid import to_terminal
 from analysis.output import Rendered, write, write_text
 from analysis.registry import Artefact, artefacts
+from analysis.report import write_report
 from analysis.results import Results
 from bitpipe.errors import InputError
 
@@ -29,26 +34,51 @@ def one(artefact: Artefact, results: Results) -> int:
 
 
 def every(results: Results) -> int:
-    """Draw all; artefacts without records are named. 0 if at least one was drawn."""
+    """Draw all, check the claims, write the report; those without records are named.
+
+    Returns:
+        0 if at least one was drawn and none is at fault, else 1.
+    """
     console = _console()
-    drawn = 0
+    drawn = faults = 0
     for artefact in artefacts().values():
         try:
             _draw(artefact, results, console, verbose=False)
             drawn += 1
         except InputError as error:
             console.print(f"{artefact.id}: {error}", highlight=False, markup=False)
+        except Exception:  # the others are still worth having
+            faults += 1
+            print(f"{artefact.id}: not drawn, a fault of this program", file=sys.stderr)
+            traceback.print_exc()
+    if drawn:
+        _show("claims", claims_of(results), results, console, verbose=False)
+        if not results.cells.empty:
+            console.print(f"report: {write_report(results)}", highlight=False, markup=False, soft_wrap=True)
     _name_problems(results)
-    return 0 if drawn else 1
+    return 0 if drawn and not faults else 1
 
 
 def claims(results: Results) -> int:
     """Check every claim, print a line each, and write the findings."""
-    from analysis.claims import rendered
-
-    _show("claims", rendered(results), results, _console(), verbose=True)
+    _show("claims", claims_of(results), results, _console(), verbose=True)
     _name_problems(results)
     return 0
+
+
+def comparison(found: Comparison, root: Path) -> int:
+    """Print a comparison and write it below ``root``; 1 if B is slower than A beyond noise, or broken."""
+    console = _console()
+    made = table(found)
+    for part in to_terminal(made.printed, made.title):
+        console.print(part, highlight=False, markup=False)
+    for path in write(Rendered(tables=(made,)), root):
+        console.print(f"compare: {path}", highlight=False, markup=False, soft_wrap=True)
+    if found.pairs.empty:
+        print("compare: no pairs; --by method or --by cluster pairs cells that differ", file=sys.stderr)
+        return 2
+    console.print(f"{found.worse} of {len(found.pairs)} pairs are slower or broken", highlight=False)
+    return 1 if found.worse else 0
 
 
 def _name_problems(results: Results) -> None:

@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -117,6 +118,10 @@ def _summary(record: Record) -> dict[str, Any]:
         summary["cause"] = record.cause.message
     summary |= {f"metrics/{name}": value for name, value in record.metrics.items()}
     summary |= {f"devices/{name}": list(values) for name, values in record.devices.items()}
+    peaks = [peak for peak in record.devices.get("peak_memory_bytes", ()) if peak is not None]
+    if peaks:  # dashboards cannot draw a vector
+        summary |= {"memory/min_bytes": min(peaks), "memory/mean_bytes": fmean(peaks)}
+        summary["memory/max_bytes"] = max(peaks)
     result: dict[str, Any] = plain(summary)
     return result
 

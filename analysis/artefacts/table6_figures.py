@@ -29,7 +29,8 @@ def throughput_picture(frame: pd.DataFrame) -> Iterator[Picture]:
         panels = canvas.subplots(2, len(points), sharey="row", squeeze=False, height_ratios=(3, 2))
         for column, point in enumerate(points):
             rows = frame[(frame[ROW[0]] == point[0]) & (frame[ROW[1]] == point[1])]
-            _bars(panels[0, column], rows, f"D={point[0]}, N={point[1]}")
+            uncalibrated = "\n(uncalibrated)" if rows["calibrated"].eq(False).any() else "\n"
+            _bars(panels[0, column], rows, f"D={point[0]}, N={point[1]}{uncalibrated}")
             _ratios(panels[1, column], rows)
         panels[0, 0].set_ylabel("throughput (samples/s)")
         panels[1, 0].set_ylabel("relative to full (%)")

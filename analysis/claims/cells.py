@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from analysis.claims.claim import Finding, Verdict
-from analysis.compare_rows import refusal
+from analysis.compare_rows import interval_end, refusal
 from analysis.labels import method
 from analysis.results import NoResults, Results
 
@@ -61,6 +61,24 @@ def ordered(gaps: list[float], noise: float = NOISE / 5) -> Verdict:
     if all(gap > noise for gap in gaps):
         return Verdict.YES
     return Verdict.NO if any(gap < -noise for gap in gaps) else Verdict.OPEN
+
+
+def at_least(a: Mapping[str, Any], b: Mapping[str, Any]) -> Verdict:
+    """Whether a's throughput is at least b's; intervals that overlap leave it open.
+
+    A difference below a millionth counts as equal, and equal is at least.
+    """
+    if a["samples_per_s"] >= b["samples_per_s"] * (1 - 1e-6):
+        close = abs(a["samples_per_s"] / b["samples_per_s"] - 1) <= 1e-6
+        sure = close or interval_end(a, "samples_per_s", "low") > interval_end(b, "samples_per_s", "high")
+        return Verdict.YES if sure else Verdict.OPEN
+    lost = interval_end(a, "samples_per_s", "high") < interval_end(b, "samples_per_s", "low")
+    return Verdict.NO if lost else Verdict.OPEN
+
+
+def together(verdicts: Sequence[Verdict]) -> Verdict:
+    """One verdict on several: refuted by one, open while one is open."""
+    return next((one for one in (Verdict.NO, Verdict.OPEN) if one in verdicts), Verdict.YES)
 
 
 def percent(key: tuple[int, int], gain: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import traceback
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -102,6 +103,10 @@ def _item(artefact: Artefact, results: Results) -> Item:
         rendered = artefact.draw(results)
     except InputError as error:
         item.missing = str(error)
+        return item
+    except Exception as error:  # a fault in one drawing must not cost the other pages
+        traceback.print_exc()
+        item.missing = f"a fault of this program: {type(error).__name__}: {error}"
         return item
     _fill(item, rendered)
     if artefact.rerun:

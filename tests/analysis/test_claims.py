@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from result_folders import TINY, VARIANTS, Folder, make_cell, make_record
+
+from analysis.__main__ import main
+from analysis.claims import CLAIMS, check, printed_paper
+from analysis.claims.claim import Verdict
+from analysis.compare_rows import refusal
+from analysis.results import Results
+from bitpipe.origin import Origin
+
+
+def verdicts(folder: Folder, id: str) -> dict[str, list[str]]:
+    """Per origin the verdicts on one claim."""
+    (claim,) = (claim for claim in CLAIMS if claim.id == id)
+    found: dict[str, list[str]] = {}
+    for one in claim.find(Results(folder.root)):
+        found.setdefault(one.origin, []).append(one.verdict.value)
+    return found
+
+
+def test_every_claim_of_the_list_is_there_once() -> None:
+    assert [claim.id for claim in CLAIMS] == [f"C{number}" for number in range(1, 26)]
+
+
+def test_without_records_schedules_are_judged_and_runs_cannot_be_told(folder: Folder) -> None:
+    folder.root.mkdir()
+    findings = check(Results(folder.root))
+    assert set(findings["claim"]) == {claim.id for claim in CLAIMS}
+    assert set(findings[findings["origin"] == "–"]["verdict"]) == {Verdict.OPEN.value}
+    schedules = findings[findings["origin"] == "simulated"].set_index("claim")["verdict"]
+    assert schedules["C2"] == schedules["C3"] == schedules["C10"] == Verdict.YES.value
+    assert Verdict.NO.value in set(schedules["C5"])  # Table 3's denominators
+
+
+def test_each_origin_gets_its_own_verdict(table6: Folder) -> None:
+    assert verdicts(table6, "C15") == {"simulated": ["reproduced"], "virtual": ["reproduced"]}
+    assert verdicts(table6, "C8") == {"simulated": ["reproduced"], "virtual": ["reproduced"]}
+    assert verdicts(table6, "C9")["simulated"] == ["reproduced"]
+
+
+def test_a_variant_that_beats_full_refutes_the_claim(folder: Folder) -> None:
+    cells = [make_cell(variant=name) for name in VARIANTS]
+    speeds = {"full": 19.0, "without_v": 19.5, "without_e": 18.0, "without_m": 19.0}
+    folder.add(*(make_record(cell, speeds[str(cell.labels["variant"])]) for cell in cells))
+    folder.sweep("table6_ablation", cells)
+    assert verdicts(folder, "C15") == {"simulated": ["not reproduced"]}
+
+
+def test_equal_losses_are_seen_and_unequal_ones_too(folder: Folder) -> None:
+    full, without_v = (make_cell(Origin.VIRTUAL, variant=name, model=TINY) for name in ("full", "without_v"))
+    folder.add(make_record(full, 5.0, losses=[7.0, 6.5]))
+    folder.add(make_record(without_v, 5.0, losses=[7.0, 6.5 + 1e-6]))
+    assert verdicts(folder, "C17") == {"virtual": ["reproduced"]}
+    folder.add(make_record(without_v, 5.0, losses=[7.0, 6.6], attempt=2))
+    assert verdicts(folder, "C17") == {"virtual": ["not reproduced"]}
+
+
+def test_speedups_between_unequal_batches_are_refused_unless_declared() -> None:
+    rows = pd.DataFrame({"global_batch": [32, 64], "precision": ["fp16", "fp16"]})
+    assert refusal(rows) == "refused: the cells differ in B̂ (32, 64)"
+    assert refusal(rows, {"global_batch"}) is None
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("precision", ["fp16", "bf16"]),
+        ("learning_rate", [1e-4, 1e-3]),
+        ("seed", [0, 1]),
+        ("data", ["a", "b"]),
+        ("origin", ["simulated", "virtual"]),
+    ],
+)
+def test_what_must_be_equal(column: str, values: list[object]) -> None:
+    assert refusal(pd.DataFrame({column: values})) is not None
+    assert refusal(pd.DataFrame({column: values[:1] * 2})) is None
+
+
+def test_what_cannot_be_right_is_computed() -> None:
+    table = printed_paper.frame().set_index("where")
+    assert "26.5 units" in table.loc["section 1.5 and Fig. 6b, C4 at N > D", "computed"]
+    assert "1.03×" in table.loc["abstract, 1.05× to 1.28×", "computed"]
+    assert "3.2 times" in table.loc["Table 6, w/o M at D=16", "computed"]
+    mapping = table.loc["Fig. 11, too large a D moves the gradient sync to InfiniBand", "computed"]
+    assert "D=16 W=2: 4 replicas of a stage on 1 node;" in mapping
+    assert "D=4 W=8: 16 replicas of a stage on 2 nodes" in mapping
+    assert len(table) >= 11
+
+
+def test_the_command_writes_both_tables(table6: Folder) -> None:
+    assert main(["claims", "--results", str(table6.root)]) == 0
+    frame = pd.read_csv(table6.root / "tables" / "claims.csv")
+    assert list(frame.columns) == ["claim", "section", "text", "origin", "verdict", "paper", "ours", "note"]
+    assert set(frame["verdict"]) <= {verdict.value for verdict in Verdict}
+    assert (table6.root / "tables" / "printed_paper.csv").is_file()
