@@ -32,6 +32,16 @@ def list_rule(codes: Codes, cap: int | None) -> Rows:
     bound = lower_bound(placement, codes.micro_batches, cap=cap, split_backward=codes.split_backward)
     graph = build_graph(codes)
     goal = round(bound * placement.chunks)
+    few = (codes.micro_batches + 1) // 2
+    if (
+        placement.bidirectional
+        and placement.chunks > 1
+        and not codes.split_backward
+        and codes.micro_batches < placement.depth
+    ):
+        # With N < D each further micro-batch of a pipe takes four ticks. An exact solver proves that
+        # for small cases, longer searches never beat it for D ≤ 16: the search need not go on.
+        goal = max(goal, 3 * codes.stages + 4 * (few - 1))
     found = search(graph, _seeds(codes), cap, goal)
     if cap is not None and (not found or (found[0] > goal and cap < codes.stages)):
         safe = admitted(codes, graph, cap)
