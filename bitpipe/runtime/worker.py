@@ -6,7 +6,7 @@ import gc
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -40,23 +40,44 @@ class World:
     rank: int
     size: int
     board: Board = field(default_factory=lambda: [0, 0, IDLE])
-    _groups: dict[tuple[int, ...], dist.ProcessGroup] = field(default_factory=dict)
+    _groups: dict[tuple[tuple[int, ...], str, str], Any] = field(default_factory=dict)
 
-    def groups(self, members: Mapping[Group, tuple[int, ...]]) -> dict[Group, dist.ProcessGroup]:
+    def groups(
+        self, members: Mapping[Group, tuple[int, ...]], backend: str = "gloo"
+    ) -> dict[Group, dist.ProcessGroup]:
         """A process group for every all-reduce that this rank takes part in.
 
-        Every rank asks for the same groups in the same order. Groups with equal members are one:
+        Every rank asks for the same groups in the same order, also for those that it is not in:
+        torch names a group by how many came before. Groups with equal members are one:
         all-reduces of a rank run one after another anyway.
         """
         found: dict[Group, dist.ProcessGroup] = {}
         for group, ranks in members.items():
-            if ranks not in self._groups and self.rank in ranks:
-                made = dist.new_group(list(ranks), use_local_synchronization=True)
-                assert isinstance(made, dist.ProcessGroup)
-                self._groups[ranks] = made
+            made = self.group(ranks, backend)
             if self.rank in ranks:
-                found[group] = self._groups[ranks]
+                found[group] = made
         return found
+
+    def group(self, ranks: tuple[int, ...], backend: str = "gloo", use: str = "") -> dist.ProcessGroup:
+        """The process group of ``ranks``, made when first asked for; all ranks ask, in one order.
+
+        Args:
+            use: groups of the same ranks for different uses are different groups.
+        """
+        key = ranks, backend, use
+        if key not in self._groups:
+            self._groups[key] = dist.new_group(list(ranks), backend=backend, pg_options=_options(backend))
+        made: dist.ProcessGroup = self._groups[key]
+        return made
+
+
+def _options(backend: str) -> Any:
+    """Communication streams of high priority, where there are streams; one object per group."""
+    if backend != "nccl":
+        return None
+    options: Any = dist.ProcessGroupNCCL.Options()
+    options.is_high_priority_stream = True
+    return options
 
 
 def settle() -> None:
