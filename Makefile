@@ -2,24 +2,54 @@
 PYTHON ?= python3
 BIN := .venv/bin
 EXTRAS ?= dev
+RESULTS ?= results
 
-.PHONY: help install test test-all lint bench reproduce figures clean
+.PHONY: help install test test-all lint bench smoke reproduce figures gpu-check clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
 
-install: .venv/.installed  ## install into .venv, exact versions from constraints.txt
+install: .venv/.installed-$(EXTRAS)  ## install into .venv, exact versions from constraints.txt
 
-.venv/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
+.venv/.installed-$(EXTRAS): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
 	touch $@
 
-test: install  ## all tests that need neither a GPU nor (outside CI) Slurm
+test: install  ## all tests that need no GPU; those of Slurm and the browser where these are installed
 	$(BIN)/python -m pytest
+
+test-all: install  ## the slow ones too
+	$(BIN)/python -m pytest -m "slow or not slow"
 
 lint: install  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: install  ## timings of schedules, simulator, runtime and start-up, into results/bench/
+	$(BIN)/python benchmarks/schedule_generation.py
+	$(BIN)/python benchmarks/simulator.py
+	$(BIN)/python benchmarks/runtime_vs_torch.py
+	$(BIN)/python benchmarks/start_up.py
+
+# Local on purpose, also where sbatch is: this is the laptop's reproduction.
+RUN := $(BIN)/python run.py hydra/launcher=local results=$(RESULTS) draw=false
+EXPERIMENTS := $(basename $(notdir $(wildcard conf/experiment/*.yaml)))
+
+smoke: install  ## Table 6, simulated, and one virtual row with real ranks: the chain in a few minutes
+	$(RUN) +experiment=table6_ablation backend=simulate -m
+	$(RUN) +experiment=table6_ablation backend=virtual model=bert_tiny depth=4 micro_batches=depth -m
+	$(BIN)/python -m analysis table6_ablation --results $(RESULTS)
+
+reproduce: install  ## every table and figure, simulated at the paper's scale; Table 6 by real ranks, too
+	set -e; for name in $(EXPERIMENTS); do $(RUN) +experiment=$$name backend=simulate -m; done
+	$(RUN) +experiment=table6_ablation backend=virtual model=bert_tiny -m
+	$(BIN)/python -m analysis all --results $(RESULTS)
+
+figures: install  ## every table and figure again, from the committed reference records
+	$(BIN)/python -m analysis all --results results/reference
+
+clean:  ## remove what runs and renderings wrote; keeps what git keeps
+	git clean -fdXq results
