@@ -85,6 +85,9 @@ class TestCluster:
         _require_root_and_packages(accounting=self._accounting)
         if self.running():
             return False
+        # All daemons are there, perhaps busy or with a node that has just come back: leave them alone.
+        if self._complete() and daemons.wait_until(self.running, seconds=40, step=0.3):
+            return False
         self.stop()
         self.settings = replace(self.settings, nodes=self._nodes, accounting=self._accounting)
         self.settings = replace(self.settings, port=daemons.free_ports(len(self.settings.ports)))
@@ -99,6 +102,11 @@ class TestCluster:
             raise RuntimeError("the test cluster did not come up\n" + self._last_lines())
         return True
 
+    def _complete(self) -> bool:
+        names = ["slurmctld", "munged", *(f"slurmd-{name}" for name in self.settings.node_names)]
+        names += ["slurmdbd", "mariadbd"] if self.settings.accounting else []
+        return all(self._pid(name) for name in names)
+
     def running(self) -> bool:
         """All nodes answer and take jobs."""
         if not self.configuration.exists() or not self._pid("slurmctld"):
@@ -107,7 +115,12 @@ class TestCluster:
             lines = self.client("sinfo", "-h", "-N", "-p", "main", "-o", "%T", timeout=5).stdout.split()
         except (subprocess.SubprocessError, OSError):
             return False
-        return len(lines) == self.settings.nodes and set(lines) <= {"idle", "mixed", "allocated"}
+        return len(lines) == self.settings.nodes and set(lines) <= {
+            "idle",
+            "mixed",
+            "allocated",
+            "completing",
+        }
 
     def _write(self) -> None:
         s = self.settings
