@@ -20,6 +20,18 @@ def missing() -> list[str]:
     return [name for name in programs if not shutil.which(name, path=path)]
 
 
+WITHOUT = "the Slurm cluster's tests are skipped"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line, however many tests it is about."""
+    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
+    mine = [reason for reason in reasons if WITHOUT in reason]
+    if mine:
+        text = mine[0].partition(WITHOUT)[2].rstrip("')")
+        terminalreporter.write_line(f"{WITHOUT} ({len(mine)}){text}")
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
     """A running test cluster with accounting; stopped at the end of the session."""
@@ -31,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
     if reason:
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI must not skip: {reason}")
-        pytest.skip(reason)
+        pytest.skip(f"{WITHOUT}: {reason}")
     made = TestCluster(tmp_path_factory.mktemp("cluster"))
     made.start()
     try:
