@@ -28,7 +28,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
     mine = [reason for reason in reasons if WITHOUT in reason]
     if mine:
-        text = mine[0].partition(WITHOUT)[2].rstrip("')")
+        text = mine[0].partition(WITHOUT)[2].strip("'\")")
         terminalreporter.write_line(f"{WITHOUT} ({len(mine)}){text}")
 
 
