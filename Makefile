@@ -4,7 +4,7 @@ BIN := .venv/bin
 EXTRAS ?= dev
 RESULTS ?= results
 
-.PHONY: help install test test-all lint bench smoke reproduce figures gpu-check clean
+.PHONY: help install test test-all lint bench smoke reproduce figures gpu-check
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -50,6 +50,3 @@ reproduce: install  ## every table and figure, simulated at the paper's scale; T
 
 figures: install  ## every table and figure again, from the committed reference records
 	$(BIN)/python -m analysis all --results results/reference
-
-clean:  ## remove what runs and renderings wrote; keeps what git keeps
-	git clean -fdXq results
