@@ -81,7 +81,7 @@ def select(text: str) -> pd.DataFrame:
 def compare(a: pd.DataFrame, b: pd.DataFrame, *, by: str = "cell", noise_percent: float = 1.0) -> Comparison:
     """Pair the cells of A and B and judge each pair's ratio of throughput, B over A.
 
-    The interval of a ratio comes from the lowest and highest counted iteration of both. A pair
+    The interval of a ratio comes from the fastest and slowest iteration in the second half of both. A pair
     is slower (faster) if the whole interval lies below (above) 1 by more than ``noise_percent``.
 
     Raises:

@@ -124,8 +124,8 @@ def layout(frame: pd.DataFrame) -> Grid:
         lines = [_line(key, group) for key, group in rows.groupby(ROW, sort=True)]
         blocks.append(Block(title=_heading(str(origin), rows), rows=tuple(lines)))
     notes = (
-        "Bold: best of the row; underlined: second. Undecided: the intervals of these variants over the "
-        "counted iterations overlap.",
+        "Bold: best of the row; underlined: second. Undecided: the ranges of these variants over the "
+        "second half of their iterations overlap.",
         *_comparability(frame),
     )
     header = ("D", "B̂", *(look.name for look in VARIANTS.values()), "best", "remarks")

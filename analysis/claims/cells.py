@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -46,14 +46,40 @@ def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     return records
 
 
-def gains_of(rows: pd.DataFrame, variant: str) -> dict[tuple[int, int], float]:
-    """Per (D, N) how much faster full is than a variant, as a share; rows that differ are left out."""
+class Gain(NamedTuple):
+    """How much faster full is than a variant, as a share, with the interval of both runs."""
+
+    value: float
+    low: float
+    high: float
+
+
+def gains_of(rows: pd.DataFrame, variant: str) -> dict[tuple[int, int], Gain]:
+    """The gain per (D, N); rows that may not be compared are left out."""
     gains = {}
+    name = "samples_per_s"
     for key, group in rows.groupby(["depth", "micro_batches"]):
-        speed = group.set_index("variant")["samples_per_s"].astype(float)
-        if {"full", variant} <= set(speed.index) and not refusal(group):
-            gains[int(str(key[0])), int(str(key[1]))] = float(speed["full"] / speed[variant] - 1)
+        by = {row["variant"]: row for row in records(group)}
+        if {"full", variant} <= set(by) and not refusal(group):
+            full, other = by["full"], by[variant]
+            gains[int(str(key[0])), int(str(key[1]))] = Gain(
+                full[name] / other[name] - 1,
+                interval_end(full, name, "low") / interval_end(other, name, "high") - 1,
+                interval_end(full, name, "high") / interval_end(other, name, "low") - 1,
+            )
     return gains
+
+
+def above(a: Gain, b: Gain) -> Verdict:
+    """Whether gain a is above gain b; intervals that overlap leave it open."""
+    return Verdict.YES if a.low > b.high else Verdict.NO if a.high < b.low else Verdict.OPEN
+
+
+def none(gain: Gain) -> Verdict:
+    """Whether there is no gain, to within :data:`NOISE`; an interval around 0 leaves it open."""
+    if abs(gain.value) < NOISE:
+        return Verdict.YES
+    return Verdict.OPEN if gain.low < NOISE and gain.high > -NOISE else Verdict.NO
 
 
 def ordered(gaps: list[float], noise: float = NOISE / 5) -> Verdict:
@@ -81,8 +107,10 @@ def together(verdicts: Sequence[Verdict]) -> Verdict:
     return next((one for one in (Verdict.NO, Verdict.OPEN) if one in verdicts), Verdict.YES)
 
 
-def percent(key: tuple[int, int], gain: float) -> str:
-    return f"D={key[0]} N={key[1]}: {100 * gain:+.2f}%"
+def percent(key: tuple[int, int], gain: Gain) -> str:
+    """A gain in words, its interval where it has one."""
+    interval = "" if gain.low == gain.high else f" [{100 * gain.low:+.2f}, {100 * gain.high:+.2f}]"
+    return f"D={key[0]} N={key[1]}: {100 * gain.value:+.2f}%{interval}"
 
 
 def per_method(values: Mapping[Any, float], form: str) -> str:

@@ -13,8 +13,11 @@ from analysis.claims.cells import (
     NOISE,
     PP,
     TABLE6,
+    Gain,
+    above,
     at_least,
     gains_of,
+    none,
     ok,
     ordered,
     per_origin,
@@ -80,7 +83,7 @@ def eager_helps_more_at_n_is_d(results: Results) -> Iterator[Finding]:
         if pairs:
             yield Finding(
                 origin=origin,
-                verdict=ordered([few - many for few, many in pairs]),
+                verdict=together([above(few, many) for few, many in pairs]),
                 paper=said,
                 ours="; ".join(percent(key, gain) for key, gain in gains.items()),
                 note="gain of eager sync over w/o E",
@@ -102,11 +105,10 @@ def mapping_matters_across_nodes(results: Results) -> Iterator[Finding]:
         across = [gain for (depth, _), gain in ours.items() if depth > per_node]
         if not inside or not across:
             return
-        equal = all(abs(gain) < NOISE for gain in inside)
-        better = ordered(across)
+        zero = Gain(0.0, 0.0, 0.0)
         yield Finding(
             origin=origin,
-            verdict=Verdict.NO if not equal else better,
+            verdict=together([*map(none, inside), *(above(gain, zero) for gain in across)]),
             paper=said,
             ours="; ".join(percent(key, gain) for key, gain in ours.items()),
             note=f"gain over w/o M; nodes of {per_node}: no change inside one (below {100 * NOISE:g}%)"

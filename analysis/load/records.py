@@ -68,8 +68,13 @@ def cell_row(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def throughput_interval(metrics: Mapping[str, Any], measured: int) -> tuple[float | None, float | None]:
-    """Lowest and highest samples/s over the counted iterations; (None, None) for fewer than two."""
-    times = [time for time in (metrics.get("iterations_seconds") or ())[-measured:] if time]
+    """Lowest and highest samples/s over the second half of the iterations, and at least the counted ones.
+
+    The counted ones alone (often two) would make a run look steadier than it is. (None, None)
+    for fewer than two iterations.
+    """
+    every = metrics.get("iterations_seconds") or ()
+    times = [time for time in every[-max(measured, (len(every) + 1) // 2) :] if time]
     batch = metrics.get("global_batch")
     if len(times) < 2 or not batch:
         return None, None
