@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+import torch
 from training import (
     RandomData,
     Reference,
@@ -142,6 +143,16 @@ def test_gradients_accumulate_over_passes(pool_of: Callable[[int], Pool], varian
 @pytest.mark.parametrize("count", [3, 5])
 def test_empty_micro_batches_add_nothing(pool_of: Callable[[int], Pool], variant: str, count: int) -> None:
     assert_equal(pool_of, job_of(depth=4, micro_batches=count, **VARIANTS[variant]))
+
+
+def test_half_precision_keeps_full_precision_weights(pool_of: Callable[[int], Pool]) -> None:
+    """bf16 activations and gradients, fp32 sums and Adam: losses follow those of fp64."""
+    job = job_of("bitpipe", 4, 4, precision="bf16")
+    (run,) = prepare([job], clock="wall", links=[links_of(job)], data=RandomData())
+    trained = pool_of(4).call(train_on_ranks, run)
+    exact = reference_of(job, 1).losses
+    assert trained[0].losses == pytest.approx(exact, rel=0.03)
+    assert {weight.dtype for weight in trained[0].weights.values()} == {torch.bfloat16}
 
 
 def both_ways(depth: int, count: int) -> Schedule:

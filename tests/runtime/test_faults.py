@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import select
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,6 +110,29 @@ def test_time_is_limited(tmp_path: Path) -> None:
     assert result.status == "timeout"
     assert result.cause is not None
     assert "not done after" in result.cause.message
+
+
+LAUNCHER = """
+import time
+from bitpipe.runtime.pool import Pool
+pool = Pool(2)
+pool.start()
+print(*(process.pid for process in pool._processes), flush=True)
+time.sleep(600)
+"""
+
+
+def test_no_rank_outlives_its_launcher() -> None:
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER], stdout=subprocess.PIPE, text=True)
+    assert launcher.stdout is not None
+    pids = [int(pid) for pid in launcher.stdout.readline().split()]
+    assert len(pids) == 2
+    launcher.kill()
+    launcher.wait()
+    ends = [
+        select.select([os.pidfd_open(pid)], [], [], 30)[0] for pid in pids if Path(f"/proc/{pid}").exists()
+    ]
+    assert all(ends), "a rank is still running"
 
 
 def test_every_rank_keeps_its_own_log(tmp_path: Path) -> None:
