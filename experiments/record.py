@@ -1,11 +1,13 @@
 """A record: one JSON document per cell and attempt, the only thing analysis reads.
 
 The document is described by ``record_schema.json`` beside this file; every write and every
-read is checked against it. It is strict JSON: no NaN, no Infinity.
+read is checked against it. It is strict JSON: no NaN, no Infinity. Documents of older versions are
+read through :mod:`experiments.migrate`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import traceback
@@ -18,7 +20,7 @@ from typing import Any
 
 from bitpipe.origin import Origin
 
-SCHEMA = 1
+SCHEMA = 2
 SCHEMA_FILE = Path(__file__).with_name("record_schema.json")
 
 
@@ -113,6 +115,7 @@ class Record:
             RecordError: it does not fit the schema.
         """
         document: dict[str, Any] = plain(asdict(self))
+        document["seal"] = seal(document)
         check(document)
         return document
 
@@ -121,7 +124,7 @@ class Record:
         """Read a document back.
 
         Raises:
-            RecordError: it does not fit the schema of this version.
+            RecordError: it does not fit the schema of this version, or was changed after it was written.
         """
         check(document)
         values = {f.name: document[f.name] for f in fields(cls)}
@@ -135,8 +138,15 @@ class RecordError(ValueError):
     """A document that is not a record of this version."""
 
 
+def seal(document: Mapping[str, Any]) -> str:
+    """Hash of all that a document says but the seal: against accidents, not against forgers."""
+    content = {key: value for key, value in document.items() if key != "seal"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def check(document: Mapping[str, Any]) -> None:
-    """Check a document against the schema.
+    """Check a document against the schema and against its own seal.
 
     Raises:
         RecordError: names the offending place.
@@ -146,6 +156,8 @@ def check(document: Mapping[str, Any]) -> None:
     error = next(_validator().iter_errors(document), None)
     if error is not None:
         raise RecordError(f"record {error.json_path}: {error.message[:300]}")
+    if document["seal"] not in (None, seal(document)):
+        raise RecordError("record $.seal: the record was changed after it was written")
 
 
 @cache

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bitpipe.schedule.timeline import Timeline
+from experiments.migrate import migrate
 from experiments.record import FINISHED, Record, RecordError
 
 
@@ -112,11 +113,11 @@ class Store:
 
 
 def read_record(path: Path) -> Record:
-    """Read one record file.
+    """Read one record file, of this or an older version.
 
     Raises:
         OSError: there is no such file.
-        RecordError: it is not JSON, or not a record of this version.
+        RecordError: it is not JSON, not a record, or was changed after it was written.
     """
     try:
         document = json.loads(path.read_text())
@@ -124,4 +125,4 @@ def read_record(path: Path) -> Record:
         raise RecordError(f"{path}: not JSON ({error})") from error
     if not isinstance(document, Mapping):
         raise RecordError(f"{path}: not a JSON object")
-    return Record.of(document)
+    return Record.of(migrate(document))

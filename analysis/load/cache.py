@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis.load.reading import Reading
 
-VERSION = 1  # of what readers make of a file; a change empties every cache
+VERSION = 2  # of what readers make of a file; a change empties every cache
 _KEY = ["path", "size", "mtime_ns"]
 
 

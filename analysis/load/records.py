@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.load.reading import Reading
+from experiments.migrate import migrate
 from experiments.record import RecordError, check
 
 # Axes along which experiments compare. All other settings make up a row's context: two cells
@@ -105,6 +106,7 @@ def read_record(path: Path) -> Reading:
         document = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(document, dict):
             raise RecordError("not a record")
+        document = migrate(document)
         check(document)
     except OSError as error:
         return Reading(problems=[f"not readable, skipped: {error.strerror}"])

@@ -83,6 +83,7 @@ def record_of(run: Mapping[str, Any]) -> dict[str, Any]:
     cause = {"kind": "told", "message": message, "rank": None, "traceback": None, "signal": None}
     record = {name: config[name] for name in ABOUT} | {
         "schema": SCHEMA,
+        "seal": None,  # wandb turns whole floats into integers
         "status": summary["status"],
         "origin": summary.get("origin"),
         "identity": {name: config[name] for name in IDENTITY},
