@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.pipelining import (
     PipelineStage,
@@ -66,7 +67,10 @@ class Pairs:
 
 
 class PeerStage(nn.Module):
-    """A chunk as the peer calls it: one tensor in, one out; the last one stops before the head."""
+    """A chunk as the peer calls it: one tensor in, one out; the last one ends with the logits.
+
+    The peer's zero bubble detaches a stage's output in place, so no parameter may come after it.
+    """
 
     def __init__(self, chunk: Chunk, batch: MicroBatch) -> None:
         super().__init__()
@@ -79,6 +83,10 @@ class PeerStage(nn.Module):
             x = chunk.embedding(replace(batch, tokens=x))
         for layer in chunk.layers:
             x = layer(x, batch.step, batch.index, None)
+        if chunk.head is not None:
+            head = chunk.head
+            x = F.layer_norm(x, x.shape[-1:], head.norm_weight, head.norm_bias)
+            x = F.linear(x, head.decoder)
         return x
 
 
@@ -203,6 +211,12 @@ def _peer(
     mine = [world.rank + case.depth * k for k in range(per_rank)]
     chunks = {(0, stage): build_chunk(model, parts, stage, seed=3) for stage in mine}
     boundary = torch.empty(case.micro_batch_size, case.sequence, case.hidden)
+    first, last = mine[0] == 0, mine[-1] == stages - 1
+    logits = torch.empty(case.micro_batch_size, case.sequence, case.vocabulary, requires_grad=True)
+
+    def loss(y: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(y.flatten(0, 1), target.flatten(), reduction="sum") / tokens.numel()
+
     made = [
         PipelineStage(
             PeerStage(chunk, batches[0]),
@@ -210,18 +224,10 @@ def _peer(
             stages,
             torch.device("cpu"),
             input_args=(batches[0].tokens if stage == 0 else boundary.clone().requires_grad_(),),
-            output_args=(boundary.clone().requires_grad_(),),
+            output_args=(logits if stage == stages - 1 else boundary.clone().requires_grad_(),),
         )
         for (_, stage), chunk in chunks.items()
     ]
-    first, last = mine[0] == 0, mine[-1] == stages - 1
-    head = chunks[0, stages - 1].head if last else None
-
-    def loss(y: Tensor, target: Tensor) -> Tensor:
-        assert head is not None
-        value: Tensor = head(y, replace(batches[0], labels=target))
-        return value
-
     schedule = kind(made if per_rank > 1 else made[0], case.micro_batches, loss_fn=loss, scale_grads=False)
     parameters = [p for chunk in chunks.values() for p in chunk.parameters()]
     run = partial(schedule.step, *((tokens,) if first else ()))

@@ -41,6 +41,15 @@ def row_of(case: Case, found: Pairs) -> dict[str, object]:
     }
 
 
+def write(out: Path, rows: list[dict[str, object]]) -> None:
+    """Write the table so far."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
 def main() -> int:
     """Run every case, print and write the table; fails if a gradient differs."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -49,7 +58,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     rows = []
-    with Pool(4) as pool:
+    with Pool(4, watchdog=600.0) as pool:  # the peer does not show where it is
         for hidden, sequence, size in SIZES:
             for schedule in given.schedule or SCHEDULES:
                 for micro_batches in (8, 16):
@@ -63,11 +72,7 @@ def main() -> int:
                     )
                     rows.append(row_of(case, pool.call(compare, case, given.pairs)))
                     print("  ".join(f"{name}={value}" for name, value in rows[-1].items()), flush=True)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    with given.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+                    write(given.out, rows)
     return 0 if all(row["gradients_equal"] for row in rows) else 1
 
 
