@@ -22,18 +22,34 @@ ROW = ["depth", "micro_batches"]
 
 
 def throughput_picture(frame: pd.DataFrame) -> Iterator[Picture]:
-    """Above: samples/s where they are the paper's quantity. Below: every origin relative to full."""
+    """Above samples/s where they are the paper's quantity, below every variant relative to full.
+
+    Runs of another model have a row of their own: their noise would hide the others' differences.
+    """
     points = list(frame[ROW].drop_duplicates().sort_values(ROW).itertuples(index=False, name=None))
+    paper = frame["origin"] == Origin.PAPER.value
+    same = set(frame.loc[paper | frame["paper_samples_per_s"].notna(), "origin"])
+    apart = set(frame["origin"]) - same
+    heights = (3, 2, 2) if apart else (3, 2)
     with style():
-        canvas = figure(PAGE, 4.2)
-        panels = canvas.subplots(2, len(points), sharey="row", squeeze=False, height_ratios=(3, 2))
+        canvas = figure(PAGE, 1.7 + 0.85 * sum(heights) / 2 * (1 if apart else 1.2))
+        panels = canvas.subplots(
+            len(heights), len(points), sharey="row", squeeze=False, height_ratios=heights
+        )
         for column, point in enumerate(points):
             rows = frame[(frame[ROW[0]] == point[0]) & (frame[ROW[1]] == point[1])]
             uncalibrated = "\n(uncalibrated)" if rows["calibrated"].eq(False).any() else "\n"
             _bars(panels[0, column], rows, f"D={point[0]}, N={point[1]}{uncalibrated}")
-            _ratios(panels[1, column], rows)
+            _ratios(panels[1, column], rows[rows["origin"].isin(same)])
+            if apart:
+                _ratios(panels[2, column], rows[rows["origin"].isin(apart)])
+            for axes in panels[:-1, column]:
+                axes.set_xticks([])
+            names = [look.name for look in VARIANTS.values()]
+            panels[-1, column].set_xticks(range(len(VARIANTS)), names, rotation=60, ha="right")
         panels[0, 0].set_ylabel("throughput (samples/s)")
-        panels[1, 0].set_ylabel("relative to full (%)")
+        for axes in panels[1:, 0]:
+            axes.set_ylabel("relative to\nfull (%)")
         _legend(canvas, [look for name, look in ORIGINS.items() if name.value in set(frame["origin"])])
     yield Picture(
         name="table6_ablation",
@@ -90,7 +106,6 @@ def _bars(axes: Axes, rows: pd.DataFrame, title: str) -> None:
                 ends = [[value - row["samples_per_s_low"]], [row["samples_per_s_high"] - value]]
                 axes.errorbar(x + offset, value, ends, color="black", capsize=2, lw=0.8)
     axes.set_title(title)
-    axes.set_xticks([])
     axes.grid(axis="y")
     axes.set_axisbelow(True)
 
@@ -101,16 +116,29 @@ def _ratios(axes: Axes, rows: pd.DataFrame) -> None:
     for offset, name in zip(_offsets(len(origins), 0.25), origins, strict=True):
         look = ORIGINS[name]
         series = _by_variant(rows[rows["ratio_to_full"].notna()], name)
-        known = [x for x, variant in enumerate(VARIANTS) if variant in series]
-        values = [100 * (series[variant]["ratio_to_full"] - 1) for variant in VARIANTS if variant in series]
-        at = [x + offset for x in known]
-        axes.plot(
-            at, values, linestyle="", color=look.colour, marker=look.marker, ms=4.5, mec="black", mew=0.5
-        )
-    axes.set_xticks(range(len(VARIANTS)), [look.name for look in VARIANTS.values()], rotation=60, ha="right")
+        for x, variant in enumerate(VARIANTS):
+            if variant not in series:
+                continue
+            value, low, high = _relative(series[variant], series["full"])
+            if low is not None:
+                axes.plot([x + offset] * 2, [low, high], "-", color="black", lw=0.8)
+            axes.plot(x + offset, value, color=look.colour, marker=look.marker, ms=4.5, mec="black", mew=0.5)
     axes.set_xlim(-0.6, len(VARIANTS) - 0.4)
     axes.grid(axis="y")
     axes.set_axisbelow(True)
+
+
+def _relative(row: dict[str, Any], full: dict[str, Any]) -> tuple[float, float | None, float | None]:
+    """Percent above full, and its range from the ranges of both; full itself has none."""
+    value = 100 * (row["ratio_to_full"] - 1)
+    low, high = row["samples_per_s_low"], row["samples_per_s_high"]
+    if row is full or pd.isna(low) or pd.isna(full["samples_per_s_low"]):
+        return value, None, None
+    return (
+        value,
+        100 * (low / full["samples_per_s_high"] - 1),
+        100 * (high / full["samples_per_s_low"] - 1),
+    )
 
 
 def memory_picture(memory: Balance) -> Iterator[Picture]:
@@ -121,8 +149,11 @@ def memory_picture(memory: Balance) -> Iterator[Picture]:
     with style():
         canvas = figure(PAGE, 0.5 + 1.9 * len(origins))
         panels = canvas.subplots(len(origins), 1, squeeze=False)[:, 0]
+        every = memory.devices[ROW].drop_duplicates().sort_values(ROW)
+        points = list(every.itertuples(index=False, name=None))
         for axes, name in zip(panels, origins, strict=True):
-            _devices(axes, memory.devices[memory.devices["origin"] == name.value], origin(name).name)
+            rows = memory.devices[memory.devices["origin"] == name.value]
+            _devices(axes, rows, points, origin(name).name)
         handles: list[Any] = [
             Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="black", label=look.name)
             for look in VARIANTS.values()
@@ -138,8 +169,7 @@ def memory_picture(memory: Balance) -> Iterator[Picture]:
     )
 
 
-def _devices(axes: Axes, rows: pd.DataFrame, title: str) -> None:
-    points = list(rows[ROW].drop_duplicates().sort_values(ROW).itertuples(index=False, name=None))
+def _devices(axes: Axes, rows: pd.DataFrame, points: list[Any], title: str) -> None:
     scale, unit = (GIB, "GiB") if rows["peak_memory_bytes"].max() >= GIB else (2**20, "MiB")
     width = 0.8 / len(VARIANTS)
     for offset, (name, look) in zip(_offsets(len(VARIANTS), width), VARIANTS.items(), strict=True):
@@ -153,6 +183,7 @@ def _devices(axes: Axes, rows: pd.DataFrame, title: str) -> None:
     axes.set_xticks(range(len(points)), [f"D={depth}, N={batches}" for depth, batches in points])
     axes.set_ylabel(f"peak memory ({unit})")
     axes.set_title(title, loc="left")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.08 * rows["peak_memory_bytes"].max() / scale)
+    axes.set_xlim(-0.6, len(points) - 0.4)
     axes.grid(axis="y")
     axes.set_axisbelow(True)
