@@ -1,4 +1,4 @@
-"""``python -m bitpipe.schedule show METHOD …`` and ``list``: print, draw or export a schedule."""
+"""``python -m bitpipe.schedule show METHOD …``, ``search`` and ``list``: print, draw, improve, export."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from bitpipe.schedule.placement import PLACEMENTS
 from bitpipe.schedule.spec import ScheduleSpec
 
 if TYPE_CHECKING:
-    from bitpipe.schedule import Description, Schedule
+    from bitpipe.schedule import Costs, Description, Schedule
 
-TEXT = ".txt"
+TEXT, TORCH = ".txt", ".csv"
 EXAMPLES = """\
 examples:
   python -m bitpipe.schedule show bitpipe --depth 4 --micro-batches 8 --early-forward
   python -m bitpipe.schedule show chimera --depth 8 --micro-batches 8 --json
   python -m bitpipe.schedule show bitpipe --depth 4 --micro-batches 4 --out bitpipe.html
+  python -m bitpipe.schedule search bitpipe --depth 8 --micro-batches 32 --transfer 0.1 --out better.txt
   python -m bitpipe.schedule list
 
 --out draws by suffix: .svg .pdf .png a picture, .html an interactive page, .json a trace for
-Perfetto, .txt the rows of actions, to be changed and shown again with file:PATH.
+Perfetto, .txt the rows of actions, to be changed and shown again with file:PATH, .csv the same
+for torch.distributed.pipelining (one direction only).
 """
 
 
@@ -45,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0, or 2 for bad input."""
     arguments = _parser().parse_args(argv)
     try:
-        return _list(arguments) if arguments.command == "list" else _show(arguments)
+        return {"list": _list, "show": _show, "search": _search}[arguments.command](arguments)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
@@ -61,44 +63,55 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m bitpipe.schedule",
-        description="Print, draw or export schedules. A stage's forward takes 1, its backward 2.",
+        description="Print, draw, improve or export schedules. A stage's forward takes 1, its backward 2.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="{show,list}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{show,search,list}")
     show = commands.add_parser(
         "show",
         help="generate one schedule and show it",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    show.add_argument("method", help="a name from 'list', or file:PATH or module:function for your own")
-    show.add_argument("--depth", "-D", type=int, required=True, metavar="D", help="devices of the pipeline")
-    show.add_argument("--micro-batches", "-N", type=int, required=True, metavar="N", help="per iteration")
-    show.add_argument("--chunks", type=int, metavar="V", help="chunks per device and direction")
-    show.add_argument("--cap", type=int, metavar="CHUNKS", help="most chunks of activations on a device")
-    show.add_argument("--early-forward", action="store_true", help="the cap that removes middle bubbles")
-    show.add_argument(
-        "--placement", metavar="NAME", help=f"{', '.join(PLACEMENTS)}; default: the method's own"
+    _add_spec(show)
+    from bitpipe.schedule.search import command
+
+    finder = commands.add_parser(
+        "search",
+        help="search for a faster order at given costs and within the same memory",
+        epilog=command.EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    show.add_argument("--split-backward", action="store_true", help="input and weight gradient apart")
-    show.add_argument("--pad", action="store_true", help="empty micro-batches up to a multiple of D")
-    show.add_argument("--json", action="store_true", help="print figures as JSON, no timeline")
-    show.add_argument("--out", type=Path, metavar="FILE", help="draw: .svg .pdf .png .html .json .txt")
-    show.add_argument("--width", type=int, metavar="COLUMNS", help="of the timeline; default: the terminal's")
+    _add_spec(finder)
+    command.add_arguments(finder)
     listing = commands.add_parser("list", help="the methods and what each needs")
     listing.add_argument("--json", action="store_true", help="as JSON")
     return parser
 
 
-def _show(arguments: argparse.Namespace) -> int:
-    from bitpipe.draw import Panel, check_suffix, write
-    from bitpipe.schedule import describe, evaluate, generate
+def _add_spec(parser: argparse.ArgumentParser) -> None:
+    """What names a schedule, and how to show it."""
+    parser.add_argument("method", help="a name from 'list', or file:PATH or module:function for your own")
+    parser.add_argument("--depth", "-D", type=int, required=True, metavar="D", help="devices of the pipeline")
+    parser.add_argument("--micro-batches", "-N", type=int, required=True, metavar="N", help="per iteration")
+    parser.add_argument("--chunks", type=int, metavar="V", help="chunks per device and direction")
+    parser.add_argument("--cap", type=int, metavar="CHUNKS", help="most chunks of activations on a device")
+    parser.add_argument("--early-forward", action="store_true", help="the cap that removes middle bubbles")
+    parser.add_argument(
+        "--placement", metavar="NAME", help=f"{', '.join(PLACEMENTS)}; default: the method's own"
+    )
+    parser.add_argument("--split-backward", action="store_true", help="input and weight gradient apart")
+    parser.add_argument("--pad", action="store_true", help="empty micro-batches up to a multiple of D")
+    parser.add_argument("--json", action="store_true", help="print figures as JSON, no timeline")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="draw: .svg .pdf .png .html .json .txt .csv")
+    parser.add_argument(
+        "--width", type=int, metavar="COLUMNS", help="of the timeline; default: the terminal's"
+    )
 
-    text_wanted = arguments.out is not None and arguments.out.suffix.lower() == TEXT
-    if arguments.out is not None and not text_wanted:
-        check_suffix(arguments.out, TEXT)
-    spec = ScheduleSpec(
+
+def _spec(arguments: argparse.Namespace) -> ScheduleSpec:
+    return ScheduleSpec(
         method=arguments.method,
         depth=arguments.depth,
         micro_batches=arguments.micro_batches,
@@ -109,20 +122,61 @@ def _show(arguments: argparse.Namespace) -> int:
         split_backward=arguments.split_backward,
         pad=arguments.pad,
     )
-    schedule = generate(spec)
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from bitpipe.schedule import UNIT, generate
+
+    _check_out(arguments)
+    return _present(generate(_spec(arguments)), UNIT, arguments, {}, [])
+
+
+def _search(arguments: argparse.Namespace) -> int:
+    from bitpipe.schedule.search import command
+
+    _check_out(arguments)
+    found, costs = command.run(_spec(arguments), arguments)
+    return _present(found.schedule, costs, arguments, command.outcome(found), command.lines(found))
+
+
+def _check_out(arguments: argparse.Namespace) -> None:
+    from bitpipe.draw import check_suffix
+
+    if arguments.out is not None and not _wants_rows(arguments.out):
+        check_suffix(arguments.out, TEXT, TORCH)
+
+
+def _wants_rows(out: Path) -> bool:
+    return out.suffix.lower() in (TEXT, TORCH)
+
+
+def _present(
+    schedule: Schedule,
+    costs: Costs,
+    arguments: argparse.Namespace,
+    outcome: dict[str, object],
+    remarks: list[str],
+) -> int:
+    """Draw or write, then print figures; ``outcome`` goes into JSON, ``remarks`` below the text.
+
+    The drawing is at ``costs``; the figures are at unit costs, where they are exact.
+    """
+    from bitpipe.draw import Panel, write
+    from bitpipe.schedule import describe, evaluate
+
     figures = describe(schedule)
-    panel = Panel(timeline=evaluate(schedule), placement=schedule.placement, title=_title(schedule))
-    if text_wanted:
+    panel = Panel(timeline=evaluate(schedule, costs), placement=schedule.placement, title=_title(schedule))
+    if arguments.out is not None and _wants_rows(arguments.out):
         _write_rows(schedule, arguments.out)
     elif arguments.out is not None:
         write([panel], arguments.out)
     if arguments.json:
-        print(json.dumps(asdict(figures), allow_nan=False))
+        print(json.dumps({**asdict(figures), **outcome}, allow_nan=False))
         return 0
     from bitpipe.draw.text import NARROWEST, draw_text
 
     width = arguments.width or max(NARROWEST, shutil.get_terminal_size((100, 24)).columns)
-    print(panel.title, draw_text(panel, width), "", *_lines(figures), sep="\n")
+    print(panel.title, draw_text(panel, width), "", *_lines(figures), *remarks, sep="\n")
     if arguments.out is not None:
         print(f"\nwritten: {arguments.out}")
     return 0
@@ -130,9 +184,13 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _write_rows(schedule: Schedule, path: Path) -> None:
     """One row of actions per device: what ``file:PATH`` reads."""
+    from bitpipe.schedule import to_torch_csv
+
     rows = (" ".join(map(str, order)) for order in schedule.orders)
+    torch = path.suffix.lower() == TORCH
+    text = to_torch_csv(schedule) if torch else "\n".join(rows) + "\n"
     try:
-        path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError("out", path, f"cannot be written: {error.strerror}") from None
 

@@ -1,0 +1,119 @@
+"""A schedule problem in whole ticks: placement, N, what everything costs, and a cap on activations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from bitpipe.schedule.codes import Codes
+from bitpipe.schedule.evaluation import Costs
+from bitpipe.schedule.list_scheduling import Graph, build_graph
+
+# Ticks per 1/v unit that are tried in turn; the last one rounds.
+_SCALES = (1, 2, 5, 10, 20, 50, 100, 1000)
+_EXACT = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Order the actions of ``graph`` under ``cap`` chunks per device.
+
+    Attributes:
+        codes: which actions, on which devices.
+        graph: what must precede what, durations in ticks.
+        transfer: ticks that a message needs to another device.
+        cap: most chunks of activations that a device may hold, or None.
+        scale: ticks per 1/v unit.
+        exact: whether every cost is a whole number of ticks; else it is rounded to one.
+    """
+
+    codes: Codes
+    graph: Graph
+    transfer: int
+    cap: int | None
+    scale: int
+    exact: bool
+
+    @classmethod
+    def of(cls, codes: Codes, costs: Costs, cap: int | None) -> Problem:
+        """The problem of scheduling ``codes`` at ``costs``.
+
+        Raises:
+            InputError: the costs do not fit the stages.
+        """
+        steps = costs.steps(codes)
+        values = [*steps, costs.transfer * codes.placement.chunks]
+        for scale in _SCALES:
+            ticks = [round(value * scale) for value in values]
+            exact = all(abs(t - v * scale) < _EXACT * scale for t, v in zip(ticks, values, strict=True))
+            if exact:
+                break
+        durations = [max(1, t) for t in ticks[:-1]]
+        graph = replace(build_graph(codes), ticks=durations * codes.micro_batches)
+        return cls(codes=codes, graph=graph, transfer=ticks[-1], cap=cap, scale=scale, exact=exact)
+
+    def units(self, ticks: float) -> float:
+        """Ticks as the paper's unit, one stage forward."""
+        return ticks / (self.scale * self.codes.placement.chunks)
+
+    def delay(self, before: int, after: int) -> int:
+        """Ticks between the end of one code and the earliest start of its successor."""
+        devices = self.graph.devices
+        return self.transfer if devices[before] != devices[after] else 0
+
+    @cached_property
+    def heads(self) -> list[list[int]]:
+        """``heads[pipe][step]``: earliest start of a step of a micro-batch that is alone."""
+        return [self._earliest(table) for table in self.codes.step_devices]
+
+    @cached_property
+    def tails(self) -> list[list[int]]:
+        """``tails[pipe][step]``: ticks that must follow after the end of a step."""
+        stages, steps = self.codes.stages, self.graph.ticks[: self.codes.length]
+        tables = []
+        for table in self.codes.step_devices:
+            tail = [0] * self.codes.length
+            for step in reversed(range(2 * stages)):
+                if step + 1 < 2 * stages:
+                    hop = self.transfer if table[step] != table[step + 1] else 0
+                    tail[step] = hop + steps[step + 1] + tail[step + 1]
+                if self.codes.split_backward and step >= stages:
+                    tail[step] = max(tail[step], steps[step + stages])
+            tables.append(tail)
+        return tables
+
+    def _earliest(self, table: list[int]) -> list[int]:
+        stages, steps = self.codes.stages, self.graph.ticks[: self.codes.length]
+        head = [0] * self.codes.length
+        for step in range(1, self.codes.length):
+            before = step - stages if step >= 2 * stages else step - 1
+            hop = self.transfer if table[step] != table[before] else 0
+            head[step] = head[before] + steps[before] + hop
+        return head
+
+    @cached_property
+    def bound(self) -> int:
+        """Ticks that no order can beat, whatever the cap.
+
+        A device's work, after the least head and before the least tail of what it does; and the
+        chain of the micro-batches of one pipe through its slowest step.
+        """
+        codes, steps = self.codes, self.graph.ticks[: self.codes.length]
+        counts = [codes.pipes.count(pipe) for pipe in codes.placement.pipes]
+        best = 0
+        for device in range(codes.placement.depth):
+            mine = [
+                (pipe, step)
+                for pipe, table in enumerate(codes.step_devices)
+                for step in range(codes.length)
+                if counts[pipe] and table[step] == device
+            ]
+            if mine:
+                work = sum(counts[pipe] * steps[step] for pipe, step in mine)
+                head = min(self.heads[pipe][step] for pipe, step in mine)
+                best = max(best, head + work + min(self.tails[pipe][step] for pipe, step in mine))
+        for pipe, count in enumerate(counts):
+            for step in range(codes.length if count else 0):
+                alone = self.heads[pipe][step] + steps[step] + self.tails[pipe][step]
+                best = max(best, alone + (count - 1) * steps[step])
+        return best
