@@ -165,8 +165,10 @@ def test_a_job_without_cuda_is_one_clear_preflight_error(user: User) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_all_24_cells_of_table_6(user: User) -> None:
-    done = user.run(timeout=900)
+    user.settings(minutes_per_cell=15, parallel=1)  # three jobs of 4, 8 and 16 ranks at a time
+    done = user.run(timeout=1700)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "24 cells in 6 jobs" in done.stdout
     assert {record.status for cell in user.folder.names for record in user.records(cell)} == {Status.OK}
