@@ -17,13 +17,14 @@ what:
   claims                     the paper's claims against the records
   report                     one HTML page with everything
   compare A B                A and B: DIR or DIR:column=value,…; exit status 1 if B is slower
+  verify                     --results against --reference, point by point; exit status 1 unless all agree
   dashboard ENTITY/PROJECT   a wandb workspace and report; --dry-run prints their JSON
 """
 ARGUMENTS = {"compare": ("A", "B"), "dashboard": ("ENTITY/PROJECT",)}
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0, 1 (slower, or nothing drawn), 2 bad input."""
+    """Run one command; returns the exit status: 0, 1 (slower, different, or nothing drawn), 2 bad input."""
     arguments = _parser().parse_args(argv)
     try:
         wanted = ARGUMENTS.get(arguments.what, ())
@@ -51,6 +52,13 @@ def _parser() -> argparse.ArgumentParser:
         default="records",
         metavar="SOURCE",
         help="records (default), wandb-offline (run-*.wandb below --results) or wandb:ENTITY/PROJECT",
+    )
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        default=Path("results/reference"),
+        metavar="DIR",
+        help="verify: the expected results (default: results/reference)",
     )
     parser.add_argument("--by", default="cell", help="compare: pair by cell (default), method or cluster")
     parser.add_argument("--noise", type=float, default=1.0, metavar="PERCENT", help="compare: default 1")
@@ -106,6 +114,13 @@ def _compare(arguments: argparse.Namespace) -> int:
     return render.comparison(compare(a, b, by=arguments.by, noise_percent=arguments.noise), arguments.results)
 
 
+def _verify(arguments: argparse.Namespace) -> int:
+    from analysis.verify import verify
+    from analysis.verify_text import show
+
+    return show(verify(arguments.results, arguments.reference), arguments.results)
+
+
 def _dashboard(arguments: argparse.Namespace) -> int:
     from analysis.dashboard import dry_run, publish
 
@@ -123,6 +138,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "claims": _claims,
     "report": _report,
     "compare": _compare,
+    "verify": _verify,
     "dashboard": _dashboard,
 }
 

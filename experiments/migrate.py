@@ -37,7 +37,7 @@ def migrate(document: Mapping[str, Any]) -> Document:
     """
     found: Document = dict(document)
     while (version := found.get("schema")) != SCHEMA:
-        if version not in STEPS:
+        if not isinstance(version, int) or version not in STEPS:
             raise RecordError(f"record schema {version}, this version reads {min(STEPS)} to {SCHEMA}")
         found = {**STEPS[version](found), "schema": version + 1}
     return found

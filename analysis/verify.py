@@ -1,0 +1,186 @@
+"""A result set against the expected one, point by point, within stated tolerances.
+
+Simulated numbers must agree but for the last digits of floating point. Virtual times are CPU times
+of a real machine, so only the ratios between the cells of one comparison are held against the
+expected ones. Measured numbers belong to the machine that measured them: their settings and status
+are checked, their values are not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from analysis.results import Results
+from analysis.verify_points import Point, points
+from bitpipe.errors import InputError
+
+SIMULATED = 1e-9
+"""Relative: what two machines' floating point may differ by."""
+VIRTUAL_RATIO = 0.10
+"""Relative: of a cell's samples/s over the geometric mean of its comparison."""
+VIRTUAL_BUBBLE = 0.06
+"""Absolute: of the share of idle time."""
+TOLERANCES = {
+    "simulated": f"every number within {SIMULATED:g} relative",
+    "virtual": f"samples/s over the mean of its comparison within {VIRTUAL_RATIO:.0%}, "
+    f"bubble ratio within {VIRTUAL_BUBBLE:g}",
+    "emulated": "settings and status",
+    "measured": "settings and status",
+}
+"""Per origin, for people."""
+
+_SHAPE = ("width", "micro_batch_size")
+
+
+class Verdict(StrEnum):
+    """What became of an expected point."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    MISSING = "missing"
+    CHANGED = "assumption changed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One expected point: its verdict, and in one line what is wrong."""
+
+    point: Point
+    verdict: Verdict
+    detail: str = ""
+
+
+def verify(results: Path, reference: Path) -> list[Item]:
+    """One item per point of the reference, in its order.
+
+    Raises:
+        InputError: a folder is missing, or the reference holds no finished point.
+    """
+    for key, folder in (("results", results), ("reference", reference)):
+        if not folder.is_dir():
+            raise InputError(key, folder, "no such results folder")
+    expected = [point for point in points(Results(reference)) if point.record is not None]
+    if not expected:
+        raise InputError("reference", reference, "holds no record")
+    found = points(Results(results))
+    pairs = [(point, _partner(point, found)) for point in expected]
+    ratios = _ratios(pairs)
+    return [_item(point, partner, ratios.get(place)) for place, (point, partner) in enumerate(pairs)]
+
+
+def _partner(point: Point, found: Sequence[Point]) -> Point | None:
+    """The newest point that says the same of every setting that ``point`` names."""
+    wanted = point.settings.items()
+    same = (
+        other
+        for other in reversed(found)
+        if (other.experiment, other.origin) == (point.experiment, point.origin)
+        and wanted <= other.settings.items()
+    )
+    # Of several, one with nothing added; a setting added on the command line is a changed assumption.
+    return min(same, key=lambda other: len(other.settings), default=None)
+
+
+def _item(point: Point, partner: Point | None, ratio: tuple[float, float] | None) -> Item:
+    if partner is None:
+        return Item(point=point, verdict=Verdict.MISSING, detail="no sweep asked for it")
+    if partner.record is None:
+        return Item(point=point, verdict=Verdict.MISSING, detail="it has no record that can be read")
+    assert point.record is not None
+    want, have = point.record, partner.record
+    changed = [
+        difference
+        for difference in differences(want["identity"], have["identity"])
+        if not _may_change(difference, point.origin)
+    ]
+    if changed:
+        return Item(point=point, verdict=Verdict.CHANGED, detail=_some(changed))
+    wrong = list(_wrong(point.origin, want, have, ratio))
+    return Item(point=point, verdict=Verdict.DIFFERS if wrong else Verdict.AGREES, detail=_some(wrong))
+
+
+def _may_change(difference: str, origin: str) -> bool:
+    """The built-in corpus is a Python release's own text; other text changes no order and no ratio."""
+    return origin != "simulated" and difference.startswith("data:")
+
+
+def _wrong(
+    origin: str, want: Mapping[str, Any], have: Mapping[str, Any], ratio: tuple[float, float] | None
+) -> Iterator[str]:
+    if want["status"] != have["status"]:
+        reason = (have["cause"] or {}).get("message", "")
+        yield f"status: {want['status']} expected, {have['status']} found{f' ({reason})' if reason else ''}"
+        return
+    if origin == "simulated":
+        for part in ("metrics", "devices"):
+            yield from differences(want[part], have[part], part, SIMULATED)
+    if origin == "virtual" and want["status"] == "ok":
+        if ratio is None:
+            yield "samples/s: nothing to compare with"
+        elif abs(ratio[1] / ratio[0] - 1) > VIRTUAL_RATIO:
+            yield f"samples/s over the comparison's mean: {ratio[0]:.4f} expected, {ratio[1]:.4f} found"
+        bubbles = [one["metrics"].get("bubble_ratio") for one in (want, have)]
+        if None not in bubbles and abs(bubbles[0] - bubbles[1]) > VIRTUAL_BUBBLE:
+            yield f"bubble_ratio: {bubbles[0]:.4f} expected, {bubbles[1]:.4f} found"
+
+
+def _ratios(pairs: Sequence[tuple[Point, Point | None]]) -> dict[int, tuple[float, float]]:
+    """Per place in ``pairs`` samples/s over the geometric mean of its comparison: expected and found.
+
+    A comparison holds the virtual cells of one experiment and shape that are there on both sides.
+    """
+    groups: dict[object, dict[int, tuple[float, float]]] = {}
+    for place, (point, partner) in enumerate(pairs):
+        if point.origin != "virtual" or partner is None or partner.record is None:
+            continue
+        assert point.record is not None
+        speeds = [_speed(point.record), _speed(partner.record)]
+        if all(speeds):
+            groups.setdefault(_comparison(point), {})[place] = (speeds[0], speeds[1])
+    found: dict[int, tuple[float, float]] = {}
+    for group in groups.values():
+        if len(group) > 1:
+            means = [math.exp(fmean(math.log(pair[side]) for pair in group.values())) for side in (0, 1)]
+            found |= {place: (a / means[0], b / means[1]) for place, (a, b) in group.items()}
+    return found
+
+
+def _speed(record: Mapping[str, Any]) -> float:
+    return float(record["metrics"].get("samples_per_s") or 0.0)
+
+
+def _comparison(point: Point) -> object:
+    assert point.record is not None
+    job = point.record["identity"]["job"]
+    schedule = job["schedule"]
+    return (point.experiment, job["model"]["name"], schedule["depth"], schedule["micro_batches"],
+            *(job[key] for key in _SHAPE))  # fmt: skip
+
+
+def differences(want: Any, have: Any, path: str = "", relative: float = 0.0) -> Iterator[str]:
+    """Where two JSON values differ, one line each; numbers may by ``relative``."""
+    if isinstance(want, Mapping) and isinstance(have, Mapping):
+        for key in [*want, *(key for key in have if key not in want)]:
+            inner = f"{path}.{key}" if path else key
+            yield from differences(want.get(key), have.get(key), inner, relative)
+    elif isinstance(want, list) and isinstance(have, list) and len(want) == len(have):
+        for place, (one, other) in enumerate(zip(want, have, strict=True)):
+            yield from differences(one, other, f"{path}[{place}]", relative)
+    elif not _same(want, have, relative):
+        yield f"{path}: {want!r} expected, {have!r} found"
+
+
+def _same(want: Any, have: Any, relative: float) -> bool:
+    numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in (want, have))
+    return math.isclose(want, have, rel_tol=relative, abs_tol=0.0) if numbers else bool(want == have)
+
+
+def _some(lines: Sequence[str]) -> str:
+    more = f"; and {len(lines) - 1} more" if len(lines) > 1 else ""
+    return lines[0] + more if lines else ""

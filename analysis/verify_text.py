@@ -1,0 +1,47 @@
+"""A verification as text and as a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.output import write_text
+from analysis.verify import TOLERANCES, Item, Verdict
+
+
+def show(items: Sequence[Item], root: Path) -> int:
+    """Print what was found, write every item to ``tables/verify.csv``; 0 if all agree, else 1."""
+    groups: dict[tuple[str, str], Counter[Verdict]] = {}
+    for item in items:
+        groups.setdefault((item.point.experiment, item.point.origin), Counter())[item.verdict] += 1
+    for (experiment, origin), counts in groups.items():
+        said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+        print(f"{experiment:28} {origin:10} {said}")
+    for origin in dict.fromkeys(origin for _, origin in groups):
+        print(f"tolerance, {origin}: {TOLERANCES[origin]}")
+    for item in items:
+        if item.verdict is not Verdict.AGREES:
+            print(f"{item.verdict}: {item.point}: {item.detail}")
+    path = write_text(root / "tables" / "verify.csv", frame(items).to_csv(index=False))
+    bad = sum(item.verdict is not Verdict.AGREES for item in items)
+    print(f"{len(items) - bad} of {len(items)} points agree; all are listed in {path}")
+    return 1 if bad else 0
+
+
+def frame(items: Sequence[Item]) -> pd.DataFrame:
+    """One row per item."""
+    return pd.DataFrame(
+        [
+            {
+                "experiment": item.point.experiment,
+                "origin": item.point.origin,
+                "point": " ".join(f"{key}={value}" for key, value in item.point.settings.items()),
+                "verdict": item.verdict.value,
+                "detail": item.detail,
+            }
+            for item in items
+        ]
+    )

@@ -1,0 +1,195 @@
+"""``python -m analysis verify``: what agrees, and everything that must not pass."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from result_folders import TINY, VARIANTS, Folder, make_cell, make_record
+
+from analysis.__main__ import main
+from analysis.results import Results
+from analysis.verify import VIRTUAL_RATIO, Verdict, verify
+from analysis.verify_points import points
+from bitpipe.origin import Origin
+from experiments.cell import Cell
+from experiments.record import Status, seal
+from experiments.store import write_json
+
+SPEEDS = {"full": 100.0, "without_v": 96.0, "without_e": 92.0, "without_m": 98.0}
+
+
+def result_set(
+    root: Path,
+    *,
+    factor: float = 1.0,
+    speeds: dict[str, float] = SPEEDS,
+    change: Callable[[Cell], Cell] = lambda cell: cell,
+    leave_out: str = "",
+) -> Path:
+    """Four simulated and four virtual cells; virtual ones on a machine that is ``factor`` as fast."""
+    folder = Folder(root)
+    for origin, model, scale in ((Origin.SIMULATED, "", 1.0), (Origin.VIRTUAL, "bert_tiny", factor)):
+        entries = []
+        for variant in VARIANTS:
+            cell = change(make_cell(origin, variant=variant, **({"model": TINY} if model else {})))
+            settings = {"depth": "4", "method": variant, **({"model": model} if model else {})}
+            overrides = [f"{key}={value}" for key, value in settings.items()]
+            overrides += ["+experiment=table6_ablation", f"backend={cell.backend}", f"results={root}"]
+            entries.append({"cell": cell.id, "backend": cell.backend, "labels": {}, "overrides": overrides})
+            if variant != leave_out:
+                folder.add(make_record(cell, scale * speeds[variant], bubble_ratio=0.2))
+        document = {"experiment": "table6_ablation", "cells": entries}
+        write_json(root / "sweeps" / "table6_ablation" / f"2026-{origin}.json", document)
+    return root
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Path:
+    return result_set(tmp_path / "reference")
+
+
+def verdicts(results: Path, reference: Path) -> dict[Verdict, list[str]]:
+    found: dict[Verdict, list[str]] = {}
+    for item in verify(results, reference):
+        found.setdefault(item.verdict, []).append(f"{item.point}: {item.detail}")
+    return found
+
+
+def test_a_copy_agrees_and_a_faster_machine_agrees(tmp_path: Path, reference: Path) -> None:
+    results = result_set(tmp_path / "results", factor=3.0)
+    assert list(verdicts(results, reference)) == [Verdict.AGREES]
+    assert main(["verify", "--results", str(results), "--reference", str(reference)]) == 0
+
+
+def edit(results: Path, change: Callable[[dict[str, Any]], None], *, reseal: bool, origin: str) -> None:
+    """Tamper with the record of one cell; with ``reseal`` cleverly."""
+    for path in sorted(results.glob("cells/*/a1/record.json")):
+        document = json.loads(path.read_text())
+        if document["origin"] == origin and document["labels"]["variant"] == "without_e":
+            change(document)
+            if reseal:
+                document["seal"] = seal(document)
+            path.write_text(json.dumps(document))
+            return
+    raise AssertionError("no such record")
+
+
+def faster(percent: float) -> Callable[[dict[str, Any]], None]:
+    def change(document: dict[str, Any]) -> None:
+        document["metrics"]["samples_per_s"] *= 1 + percent / 100
+
+    return change
+
+
+@pytest.mark.parametrize("percent", [1e-4, 1.0, 50.0])
+def test_a_tampered_simulated_value_differs(percent: float, tmp_path: Path, reference: Path) -> None:
+    results = result_set(tmp_path / "results")
+    edit(results, faster(percent), reseal=True, origin="simulated")
+    (line,) = verdicts(results, reference)[Verdict.DIFFERS]
+    assert "metrics.samples_per_s: 92.0 expected" in line
+    assert main(["verify", "--results", str(results), "--reference", str(reference)]) == 1
+
+
+def test_a_tampered_entry_of_a_vector_differs(tmp_path: Path, reference: Path) -> None:
+    def one_byte_more(document: dict[str, Any]) -> None:
+        document["devices"]["peak_memory_bytes"][2] += 2.0**20
+
+    results = result_set(tmp_path / "results")
+    edit(results, one_byte_more, reseal=True, origin="simulated")
+    (line,) = verdicts(results, reference)[Verdict.DIFFERS]
+    assert "devices.peak_memory_bytes[2]" in line
+
+
+def test_float_noise_is_no_difference(tmp_path: Path, reference: Path) -> None:
+    results = result_set(tmp_path / "results")
+    edit(results, faster(1e-11), reseal=True, origin="simulated")
+    assert list(verdicts(results, reference)) == [Verdict.AGREES]
+
+
+def test_a_record_changed_after_it_was_written_counts_as_missing(tmp_path: Path, reference: Path) -> None:
+    results = result_set(tmp_path / "results")
+    edit(results, faster(1e-3), reseal=False, origin="virtual")
+    (line,) = verdicts(results, reference)[Verdict.MISSING]
+    assert "no record that can be read" in line
+
+
+@pytest.mark.parametrize(("percent", "passes"), [(1.0, True), (200 * VIRTUAL_RATIO, False)])
+def test_virtual_ratios_may_differ_by_the_stated_tolerance(
+    percent: float, passes: bool, tmp_path: Path, reference: Path
+) -> None:
+    speeds = SPEEDS | {"without_v": SPEEDS["without_v"] * (1 + percent / 100)}
+    results = tmp_path / "results"
+    shutil.copytree(reference, results)
+    other = result_set(tmp_path / "other", speeds=speeds)
+    for path in other.glob("cells/*/a1/record.json"):
+        if json.loads(path.read_text())["origin"] == "virtual":
+            shutil.copy(path, results / path.relative_to(other))
+    found = verdicts(results, reference)
+    assert (Verdict.DIFFERS not in found) == passes
+    if not passes:
+        assert any("without_v" in line and "mean" in line for line in found[Verdict.DIFFERS])
+
+
+def test_a_missing_cell_is_missing_whether_asked_for_or_not(tmp_path: Path, reference: Path) -> None:
+    results = result_set(tmp_path / "results", leave_out="without_m")
+    assert len(verdicts(results, reference)[Verdict.MISSING]) == 2
+    shutil.rmtree(results / "sweeps")
+    lines = verdicts(results, reference)[Verdict.MISSING]
+    assert len(lines) == 8
+    assert all("no sweep asked for it" in line for line in lines)
+    assert main(["verify", "--results", str(results), "--reference", str(reference)]) == 1
+
+
+def test_a_changed_assumption_is_named_with_both_values(tmp_path: Path, reference: Path) -> None:
+    def narrower(cell: Cell) -> Cell:
+        link = replace(cell.cluster.p2p_intra, bandwidth=5e10)
+        return replace(cell, cluster=replace(cell.cluster, p2p_intra=link))
+
+    results = result_set(tmp_path / "results", change=narrower)
+    found = verdicts(results, reference)
+    assert list(found) == [Verdict.CHANGED]
+    assert (
+        "cluster.p2p_intra.bandwidth: 100000000000.0 expected, 50000000000.0 found"
+        in found[Verdict.CHANGED][0]
+    )
+
+
+def test_another_corpus_is_allowed_where_time_is_virtual_and_nowhere_else(
+    tmp_path: Path, reference: Path
+) -> None:
+    results = result_set(tmp_path / "results", change=lambda cell: replace(cell, data="other-0123"))
+    found = verdicts(results, reference)
+    assert {line.split()[1] for line in found[Verdict.CHANGED]} == {"simulated"}
+    assert len(found[Verdict.AGREES]) == 4
+
+
+def test_a_cell_that_fails_now_differs(tmp_path: Path, reference: Path) -> None:
+    results = result_set(tmp_path / "results")
+    cell = make_cell(variant="full")
+    Folder(results).add(make_record(cell, status=Status.OOM))
+    (line,) = verdicts(results, reference)[Verdict.DIFFERS]
+    assert "status: ok expected, oom found (does not fit)" in line
+
+
+def test_the_newest_sweep_of_a_point_counts(tmp_path: Path, reference: Path) -> None:
+    before = len(points(Results(reference)))
+    path = next(iter(reference.glob("sweeps/*/*.json")))
+    shutil.copy(path, path.with_name("2027.json"))
+    assert len(points(Results(reference))) == before == 8
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_folder_that_holds_nothing_is_bad_input(
+    empty: bool, tmp_path: Path, reference: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "nothing"
+    if empty:
+        folder.mkdir()
+    assert main(["verify", "--results", str(reference), "--reference", str(folder)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
