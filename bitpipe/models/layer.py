@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -107,23 +108,45 @@ class Layer(nn.Module):
         constant(self)
         # Looking a parameter up on a module costs as much as a small kernel's launch.
         self._weights = tuple(self.parameters())
+        self.compute: Callable[..., Tensor] = transform
 
     def forward(self, x: Tensor, step: int, index: int, mask: Tensor | None = None) -> Tensor:
         """(B, s, h) → (B, s, h). ``mask`` (B, 1, 1, s) is False where keys are padding."""
-        n1w, n1b, qkvw, qkvb, ow, ob, n2w, n2b, uw, ub, dw, db = self._weights
-        batch, sequence, h = x.shape
-        qkv = F.linear(F.layer_norm(x, (h,), n1w, n1b), qkvw, qkvb)
-        q, k, v = qkv.view(batch, sequence, 3, self.heads, -1).transpose(1, 3).unbind(2)
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=self.causal)
-        attended = F.linear(mixed.transpose(1, 2).reshape(batch, sequence, h), ow, ob)
+        kept, scale = None, 1.0
         if self.training and self.dropout.active:
-            first, second = self.dropout.masks(2, x, step, index).unbind(0)
-            x = torch.addcmul(x, attended, first, value=self.dropout.scale)
-            up = F.gelu(F.linear(F.layer_norm(x, (h,), n2w, n2b), uw, ub))
-            return torch.addcmul(x, F.linear(up, dw, db), second, value=self.dropout.scale)
-        x = x + attended
+            kept, scale = self.dropout.masks(2, x, step, index), self.dropout.scale
+        return self.compute(x, self._weights, self.heads, self.causal, mask, kept, scale)
+
+
+def transform(
+    x: Tensor,
+    weights: tuple[Tensor, ...],
+    heads: int,
+    causal: bool,
+    mask: Tensor | None,
+    kept: Tensor | None,
+    scale: float,
+) -> Tensor:
+    """A layer without its state: tensors in, tensor out, so that ``torch.compile`` can take it.
+
+    Args:
+        kept: (2, B, s, h) bool, what dropout keeps after attention and after the MLP, or None.
+        scale: of what is kept.
+    """
+    n1w, n1b, qkvw, qkvb, ow, ob, n2w, n2b, uw, ub, dw, db = weights
+    batch, sequence, h = x.shape
+    qkv = F.linear(F.layer_norm(x, (h,), n1w, n1b), qkvw, qkvb)
+    q, k, v = qkv.view(batch, sequence, 3, heads, -1).transpose(1, 3).unbind(2)
+    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+    attended = F.linear(mixed.transpose(1, 2).reshape(batch, sequence, h), ow, ob)
+    if kept is not None:
+        first, second = kept.unbind(0)
+        x = torch.addcmul(x, attended, first, value=scale)
         up = F.gelu(F.linear(F.layer_norm(x, (h,), n2w, n2b), uw, ub))
-        return x + F.linear(up, dw, db)
+        return torch.addcmul(x, F.linear(up, dw, db), second, value=scale)
+    x = x + attended
+    up = F.gelu(F.linear(F.layer_norm(x, (h,), n2w, n2b), uw, ub))
+    return x + F.linear(up, dw, db)
 
 
 def constant(module: nn.Module) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
+import torch
 from torch import Tensor
 
 IGNORE = -100
@@ -37,3 +39,11 @@ class MicroBatch:
     keep: Tensor | None = None
     follows: Tensor | None = None
     samples: int = 0
+
+    def to(self, device: torch.device) -> MicroBatch:
+        """The same micro-batch with its tensors on ``device``."""
+        if self.tokens.device == device:
+            return self
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        moved: dict[str, Any] = {n: v.to(device) for n, v in values.items() if isinstance(v, Tensor)}
+        return replace(self, **moved)

@@ -10,12 +10,14 @@ from bitpipe.cluster import Links
 from bitpipe.data import Dataset
 from bitpipe.errors import InputError
 from bitpipe.job import Job
+from bitpipe.runtime.channels import check_channels
 from bitpipe.runtime.clocks import CLOCKS, Nominal
 from bitpipe.runtime.failure import RankFailure
 from bitpipe.runtime.plan import check_embedding
 from bitpipe.runtime.pool import Pool
 from bitpipe.runtime.result import RankReport, RunResult
 from bitpipe.runtime.run import Fault, Run, describe
+from bitpipe.runtime.target import Target
 from bitpipe.schedule import check, generate, lower
 from bitpipe.schedule.program import Program
 
@@ -30,6 +32,7 @@ def run_block(
     nominal: Sequence[Nominal] | None = None,
     programs: Sequence[Program] | None = None,
     passes: int = 1,
+    target: Target | None = None,
     pool: Pool | None = None,
     watchdog: float = 60.0,
     limit: float | None = None,
@@ -49,6 +52,7 @@ def run_block(
         nominal: per job, durations under the deadline clock.
         programs: per job, a program to run instead of the generated one.
         passes: program runs per optimizer step (gradient accumulation).
+        target: what the ranks compute on; a CPU each unless said otherwise.
         pool: ranks to use; they stay up. Without it they are started and stopped here.
         watchdog: seconds without progress before a job counts as hung.
         limit: seconds for all jobs together.
@@ -67,6 +71,7 @@ def run_block(
         nominal=nominal,
         programs=programs,
         passes=passes,
+        target=target,
     )
     own = pool or Pool(jobs[0].ranks)
     if own.ranks != jobs[0].ranks:
@@ -98,6 +103,7 @@ def prepare(
     nominal: Sequence[Nominal] | None = None,
     programs: Sequence[Program] | None = None,
     passes: int = 1,
+    target: Target | None = None,
 ) -> list[Run]:
     """Generate, lower and check every job's program; see :func:`run_block`."""
     if not jobs:
@@ -116,6 +122,8 @@ def prepare(
         check(program)
         if job.model.tied_embeddings:
             check_embedding(program)
+        if target is not None and target.transport == "nccl":
+            check_channels(program, links[number].layout)
         if links[number].layout.size != job.ranks:
             raise InputError("links.layout", links[number].layout.size, f"the job has {job.ranks} ranks")
         runs.append(
@@ -128,6 +136,7 @@ def prepare(
                 nominal=None if nominal is None else nominal[number],
                 out=None if out is None else out[number],
                 passes=passes,
+                target=target or Target(),
             )
         )
     return runs

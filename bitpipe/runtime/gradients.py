@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 
 from bitpipe.models.transformer import Chunk
 from bitpipe.runtime.optimizer import Adam
 from bitpipe.runtime.plan import Group, Plan
+from bitpipe.runtime.precision import LossScale
+from bitpipe.runtime.transport import AllReduce, all_reduce
 from bitpipe.schedule.action import Kind
 
 _ALIGN = 16  # elements: every parameter starts on a cache line
+_PIECE = 1 << 24  # words that a checksum reads at once
 TIE: Group = (Kind.TIE, 0)
 
 
@@ -22,37 +26,31 @@ class Flat:
     """Parameters laid end to end, their gradients likewise, and the copies that Adam updates.
 
     Attributes:
-        values, gradients: (n,) in the parameters' type; every parameter is a view of the one,
-            its ``grad`` a view of the other.
-        master: (n,) float32 or float64, with its gradient; the same memory where types allow.
+        values: (n,) in the parameters' type; every parameter is a view of it.
+        sum: (n,) float32 or float64, what is summed over micro-batches and replicas and read by
+            the optimizer; every parameter's ``grad`` is a view of it.
+        master: (n,) float32 or float64, what Adam steps, its ``grad`` is ``sum``; the same
+            memory as ``values`` unless those are narrower.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
         self.parameters = tuple(parameters)
         offsets = _offsets(self.parameters)
         dtype = self.parameters[0].dtype
-        self.values = torch.zeros(offsets[-1], dtype=dtype)
-        self.gradients = torch.zeros(offsets[-1], dtype=dtype)
+        device = self.parameters[0].device
+        self._narrow = dtype.itemsize < 4
+        self.values = torch.zeros(offsets[-1], dtype=dtype, device=device)
+        wide = torch.float32 if self._narrow else dtype
+        self.sum = torch.zeros(offsets[-1], dtype=wide, device=device)
         for parameter, offset in zip(self.parameters, offsets, strict=False):
             place = slice(offset, offset + parameter.numel())
             self.values[place] = parameter.detach().flatten()
             parameter.data = self.values[place].view_as(parameter)
-            parameter.grad = self.gradients[place].view_as(parameter)
-        narrow = dtype.itemsize < 4
-        self.master = nn.Parameter(self.values.float() if narrow else self.values)
-        self.master.grad = self.gradients.float() if narrow else self.gradients
-        self._narrow = narrow
-
-    @property
-    def sum(self) -> Tensor:
-        """What is summed over replicas and read by the optimizer: float32 or float64."""
-        assert self.master.grad is not None
-        return self.master.grad
-
-    def widen(self) -> None:
-        """Bring the gradients to the type in which they are summed."""
-        if self._narrow:
-            self.sum.copy_(self.gradients)
+            if self._narrow:
+                parameter.grad_dtype = None  # autograd then adds narrow gradients to a wide sum
+            parameter.grad = self.sum[place].view_as(parameter)
+        self.master = nn.Parameter(self.values.float() if self._narrow else self.values)
+        self.master.grad = self.sum
 
     def narrow(self) -> None:
         """Bring the stepped weights back to the type in which they are used."""
@@ -63,14 +61,18 @@ class Flat:
         """Equal on two replicas exactly if every bit is equal (but for a chance of 2⁻⁶⁴)."""
         words = self.values.view(torch.uint8)
         words = words[: words.numel() // 8 * 8].view(torch.int64)
-        weights = torch.arange(1, 2 * words.numel(), 2)
-        return int((words * weights).sum().item())
+        total = torch.zeros((), dtype=torch.int64, device=words.device)
+        for begin in range(0, words.numel(), _PIECE):
+            piece = words[begin : begin + _PIECE]
+            first = 2 * begin + 1
+            total += (piece * torch.arange(first, first + 2 * piece.numel(), 2, device=words.device)).sum()
+        return int(total.item())
 
     @property
     def bytes(self) -> tuple[int, int]:
         """Bytes of parameters and of gradients, copies in higher precision included."""
         extra = self.master.numel() * 4 if self._narrow else 0
-        return self.values.nbytes + extra, self.gradients.nbytes + extra
+        return self.values.nbytes + extra, self.sum.nbytes
 
 
 class Gradients:
@@ -88,40 +90,45 @@ class Gradients:
         *,
         learning_rate: float,
         clip_norm: float | None,
+        scale: LossScale | None = None,
+        all_reduce: AllReduce = all_reduce,
     ) -> None:
+        """``scale``: of half-precision training."""
         self._plan = plan
         self._groups = groups
         self._clip = clip_norm
-        self._works: list[dist.Work] = []
+        self._all_reduce = all_reduce
+        self._works: list[Any] = []
+        self.scale = scale
+        self._skip = False
         self.flats = _flats(plan, chunks)
         self._adam = Adam([flat.master for flat in self.flats.values()], learning_rate)
         self.norm: float | None = None
 
     def zero(self) -> None:
         for flat in self.flats.values():
-            flat.gradients.zero_()
+            flat.sum.zero_()
 
     def issue(self, group: Group) -> None:
         """Start the sum over replicas of one stage's gradients."""
-        flat = self.flats[group]
-        flat.widen()
-        work = dist.all_reduce(flat.sum, group=self._groups[group], async_op=True)
-        assert work is not None
-        self._works.append(work)
+        self._works.append(self._all_reduce(self.flats[group].sum, self._groups[group]))
 
     def wait(self) -> None:
-        """Wait for every all-reduce, and scale the gradients if their norm is bounded."""
+        """Wait for every all-reduce, undo the loss scale, and bound the gradients' norm if asked to."""
         for work in self._works:
             work.wait()
         self._works.clear()
-        for group, flat in self.flats.items():
-            if group not in self._groups:
-                flat.widen()
-        if self._clip is not None:
+        if self.scale is not None:
+            self._skip = self.scale.settle([flat.sum for flat in self.flats.values()])
+        if self._skip:
+            self.norm = None
+        elif self._clip is not None:
             self._bound(self._clip)
 
     def step(self) -> None:
-        """Adam; replicas step alike, as they see the same gradients."""
+        """Adam, unless gradients overflowed on any rank; replicas step alike."""
+        if self._skip:
+            return
         self._adam.step()
         for flat in self.flats.values():
             flat.narrow()
@@ -131,7 +138,7 @@ class Gradients:
         squares = torch.zeros(1, dtype=torch.float64)
         for group, flat in self.flats.items():
             if self._plan.holders(group)[0] == self._plan.rank:
-                squares += flat.sum.double().square().sum()
+                squares += torch.linalg.vector_norm(flat.sum, dtype=torch.float64).square().cpu()
         dist.all_reduce(squares)
         self.norm = math.sqrt(squares.item())
         scale = bound / (self.norm + 1e-6)

@@ -143,7 +143,10 @@ class Trainer(Interpreter):
         self._deferred: dict[tuple[int, int, int], DeferredWeights] = {}
         self._issues = plan.issues
         self.losses: dict[int, Tensor] = {}
-        self._one = torch.ones((), dtype=next(iter(chunks.values())).dtype)
+        scale = gradients.scale
+        some = next(iter(chunks.values()))
+        weight = next(some.parameters())
+        self._one = torch.ones((), dtype=some.dtype, device=weight.device) if scale is None else scale.seed
         super().__init__(plan, **settings)
 
     def feed(self, batches: Mapping[int, MicroBatch]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,17 +16,21 @@ import torch.distributed as dist
 
 from bitpipe.data import TokenSource
 from bitpipe.job import Job
+from bitpipe.models.compiling import compile_layers
 from bitpipe.models.config import partition
-from bitpipe.models.memory import DTYPES, ActivationMeter
+from bitpipe.models.memory import DTYPES
 from bitpipe.models.micro_batch import IGNORE, MicroBatch
 from bitpipe.models.transformer import Chunk, build_chunk
 from bitpipe.runtime.clocks import Clock, DeadlineClock, Issue, VirtualClock, WallClock, resolve
+from bitpipe.runtime.cuda import Peak
+from bitpipe.runtime.event_clock import EventClock
 from bitpipe.runtime.gradients import Gradients, flat_bytes
 from bitpipe.runtime.interpreter import Emulator, Interpreter, Trainer
-from bitpipe.runtime.mailbox import Mailbox, StampedMailbox
 from bitpipe.runtime.plan import Group, Plan, release_points
+from bitpipe.runtime.precision import LossScale
 from bitpipe.runtime.result import RankReport
 from bitpipe.runtime.run import Run, describe
+from bitpipe.runtime.transport import device_of, open_transport
 from bitpipe.runtime.worker import BUSY, IDLE, WAITING, World
 
 _START_MARGIN = 0.02  # seconds that a deadline run gives its ranks to get ready
@@ -47,12 +50,19 @@ class Member:
         self.norms: list[float] = []
         self.lag: list[float] = []
         self._spans: list[list[tuple[float, float]]] = []
-        self._peak: int | None = None
+        self._peak: Peak | None = None
         self._log: TextIO | None = None
         if run.out is not None:
             run.out.mkdir(parents=True, exist_ok=True)
             self._log = (run.out / f"rank{world.rank}.jsonl").open("a", buffering=1)
-        self.log("start", pid=os.getpid(), host=socket.gethostname(), device=self.plan.device)
+        self.device = device_of(run.target, world)
+        self.log(
+            "start",
+            pid=os.getpid(),
+            host=world.host,
+            device=self.plan.device,
+            hardware=self.device.name,
+        )
         self.clock = self._clock()
         self.chunks: dict[tuple[int, int], Chunk] = {}
         self.gradients: Gradients | None = None
@@ -79,7 +89,7 @@ class Member:
 
     def _clock(self) -> Clock:
         if self.run.clock == "wall":
-            return WallClock()
+            return WallClock() if self.run.target.transport == "gloo" else EventClock(self.device)
         kind = DeadlineClock if self.run.clock == "deadline" else VirtualClock
         return kind(self.run.links)
 
@@ -89,30 +99,37 @@ class Member:
         model = run.job.model
         emulated = isinstance(self.clock, DeadlineClock)
         shape = (0,) if emulated else (run.job.micro_batch_size, model.sequence, model.hidden)
-        box = StampedMailbox if self.clock.stamped else Mailbox
+        transport = open_transport(
+            run.target,
+            plan,
+            world,
+            self.device,
+            shape=shape,
+            dtype=torch.float64 if emulated else dtype,
+            stamped=self.clock.stamped,
+        )
         settings: dict[str, Any] = {
             "releases": release_points(run.program)[plan.device],
-            "mailbox": box(
-                slots=run.program.slots[plan.device],
-                shape=shape,
-                dtype=torch.float64 if emulated else dtype,
-            ),
+            "mailbox": transport.mailbox,
             "links": run.links,
             "boundary_bytes": run.message_bytes,
             "board": world.board,
         }
-        self.mailbox = settings["mailbox"]
-        groups = world.groups(plan.groups)
+        self.mailbox = transport.mailbox
         if isinstance(self.clock, DeadlineClock):
             assert run.nominal is not None
             return Emulator(plan, run.nominal, self.clock, **settings)
-        self.chunks = build_chunks(plan, run.job, dtype)
+        self.chunks = build_chunks(plan, run.job, dtype, self.device.place)
+        if run.target.compile != "none":
+            compile_layers(self.chunks.values(), run.target.compile)
         self.gradients = Gradients(
             plan,
             self.chunks,
-            groups,
+            transport.groups,
             learning_rate=run.job.learning_rate,
             clip_norm=run.job.clip_norm,
+            scale=LossScale.of(run.job.precision, self.device.place),
+            all_reduce=transport.all_reduce,
         )
         return Trainer(plan, self.chunks, self.gradients, clock=self.clock, **settings)
 
@@ -138,7 +155,15 @@ class Member:
                     loss += self.interpreter.loss()
         board[2] = WAITING
         self._agree(loss)
-        self.log("iteration", iteration=self.iteration, seconds=self.seconds[-1], loss=self.losses[-1])
+        scale = None if self.gradients is None else self.gradients.scale
+        scaling = {} if scale is None else {"loss_scale": scale.value, "skipped": scale.skipped}
+        self.log(
+            "iteration",
+            iteration=self.iteration,
+            seconds=self.seconds[-1],
+            loss=self.losses[-1],
+            **scaling,
+        )
         self.iteration += 1
         if self.iteration % run.check_every == 0 or self.iteration == run.job.iterations:
             self._check(f"after iteration {self.iteration}")
@@ -149,7 +174,7 @@ class Member:
         if self._source is None:
             return {}
         index = self.plan.sample_index
-        found = {m: self._source.micro_batch(step, index[m]) for m in index}
+        found = {m: self._source.micro_batch(step, index[m]).to(self.device.place) for m in index}
         for m in self.run.program.schedule.empty:
             like = next(iter(found.values()))
             found[m] = replace(like, labels=torch.full_like(like.labels, IGNORE), index=-1 - m)
@@ -163,9 +188,9 @@ class Member:
             return
         weights = [p for chunk in self.chunks.values() for p in chunk.parameters()]
         data = [tensor for feed in feeds for b in feed.values() for tensor in (b.tokens, b.labels)]
-        with ActivationMeter([*weights, *data]) as meter:
+        with self.device.meter([*weights, *data]) as peak:
             yield
-        self._peak = meter.peak
+        self._peak = peak
 
     def _restart(self) -> None:
         """Start the clock; under real time, together with all other ranks."""
@@ -183,6 +208,8 @@ class Member:
         """Find out when all-reduces and steps really ran, and how long the iteration took."""
         plan, clock = self.plan, self.clock
         spans = self.interpreter.spans
+        if isinstance(clock, EventClock):
+            clock.settle(spans)
         step = spans[-1]
         assert step is not None
         width = max((len(row) for row in self._issues), default=0)
@@ -256,8 +283,11 @@ class Member:
         """All that this rank knows, at the end."""
         held = dict(self.gradients.bytes) if self.gradients is not None else {}
         held["buffer_bytes"] = self.mailbox.bytes
-        if self._peak is not None:
-            held["peak_activation_bytes"] = self._peak
+        if self._peak is not None and self._peak.activations is not None:
+            held["peak_activation_bytes"] = self._peak.activations
+        if self._peak is not None and self._peak.total is not None:  # what is not resident, then
+            held["peak_activation_bytes"] = self._peak.total - sum(held.values())
+        scale = None if self.gradients is None else self.gradients.scale
         self.log("end", iterations=self.iteration, **held)
         if self._log is not None:
             self._log.close()
@@ -270,12 +300,14 @@ class Member:
             lag=tuple(self.lag),
             bytes=held,
             sync_bytes=self._sizes,
-            host=socket.gethostname(),
+            host=self.world.host,
+            device=self.device.name,
+            skipped=0 if scale is None else scale.skipped,
         )
 
 
 def build_chunks(
-    plan: Plan, job: Job, dtype: torch.dtype, device: str = "cpu"
+    plan: Plan, job: Job, dtype: torch.dtype, device: torch.device | str = "cpu"
 ) -> dict[tuple[int, int], Chunk]:
     """The chunks of a rank by (pipe, stage).
 

@@ -25,7 +25,7 @@ class Adam:
         self._gradients = [p.grad for p in parameters if p.grad is not None]
         self._first = [torch.zeros_like(parameter) for parameter in self._parameters]
         self._second = [torch.zeros_like(parameter) for parameter in self._parameters]
-        self._steps = [torch.zeros((), dtype=torch.float32) for _ in self._parameters]
+        self._steps = [torch.zeros((), dtype=torch.float32, device=p.device) for p in self._parameters]
         self._rate = learning_rate
 
     def step(self) -> None:

@@ -56,6 +56,8 @@ class RankReport:
         bytes: parameters, gradients, optimizer state, receive buffers and peak activations.
         sync_bytes: of every all-reduce that this rank takes part in.
         host: name of the machine.
+        device: name of the GPU, or ``cpu``.
+        skipped: steps that every rank skipped because gradients overflowed.
     """
 
     rank: int
@@ -67,6 +69,8 @@ class RankReport:
     bytes: Mapping[str, int]
     sync_bytes: Mapping[Group, int]
     host: str
+    device: str = "cpu"
+    skipped: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bitpipe.cluster import Links
@@ -14,10 +14,11 @@ from bitpipe.errors import InputError, choose
 from bitpipe.job import Job
 from bitpipe.runtime.clocks import CLOCKS, Nominal
 from bitpipe.runtime.plan import Plan
+from bitpipe.runtime.target import Target
 from bitpipe.schedule.program import Program
 
-ITEM_BYTES = {"fp32": 4, "fp64": 8, "bf16": 2}
-"""Precisions that a CPU trains in, and the bytes of an activation's element."""
+ITEM_BYTES = {"fp32": 4, "fp64": 8, "bf16": 2, "fp16": 2}
+"""Bytes of an activation's element."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,7 @@ class Run:
         passes: program runs per optimizer step (gradient accumulation).
         check_every: iterations between comparisons of the replicas' weights.
         meter: measure peak activations in the first iteration.
+        target: what the ranks compute on.
     """
 
     job: Job
@@ -78,6 +80,7 @@ class Run:
     passes: int = 1
     check_every: int = 10
     meter: bool = True
+    target: Target = field(default_factory=Target)
 
     def __post_init__(self) -> None:
         choose("clock", self.clock, CLOCKS)
@@ -86,6 +89,12 @@ class Run:
         if self.clock != "deadline" and self.data is None:
             raise InputError("data", None, f"the {self.clock} clock trains, so it needs data")
         choose("precision", self.job.precision, ITEM_BYTES)
+        if self.target != Target() and self.clock != "wall":
+            raise InputError("clock", self.clock, f"{self.target} needs the wall clock")
+        if self.target.compile != "none" and self.program.schedule.split_backward:
+            raise InputError(
+                "compile", self.target.compile, "a compiled backward cannot be split", "compile=none"
+            )
 
     @property
     def message_bytes(self) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -41,6 +43,18 @@ class World:
     size: int
     board: Board = field(default_factory=lambda: [0, 0, IDLE])
     _groups: dict[tuple[tuple[int, ...], str, str], Any] = field(default_factory=dict)
+
+    @cached_property
+    def host(self) -> str:
+        """Name of this rank's machine."""
+        return socket.gethostname()
+
+    @cached_property
+    def local(self) -> int:
+        """This rank's number among those of its machine; all ranks ask together."""
+        hosts = [""] * self.size
+        dist.all_gather_object(hosts, self.host)
+        return hosts[: self.rank].count(self.host)
 
     def groups(
         self, members: Mapping[Group, tuple[int, ...]], backend: str = "gloo"
