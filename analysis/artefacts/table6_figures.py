@@ -120,7 +120,7 @@ def _ratios(axes: Axes, rows: pd.DataFrame) -> None:
             if variant not in series:
                 continue
             value, low, high = _relative(series[variant], series["full"])
-            if low is not None:
+            if low is not None and high is not None:
                 axes.plot([x + offset] * 2, [low, high], "-", color="black", lw=0.8)
             axes.plot(x + offset, value, color=look.colour, marker=look.marker, ms=4.5, mec="black", mew=0.5)
     axes.set_xlim(-0.6, len(VARIANTS) - 0.4)
