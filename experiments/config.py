@@ -65,8 +65,8 @@ class WandbConfig:
     """wandb's copy of a run."""
 
     mode: str | None = None  # offline, online or disabled; null is the backend's own
-    project: str = "bitpipe"
-    entity: str | None = None
+    project: str = "bitpipe"  # its project
+    entity: str | None = None  # user or team; null is your default
 
 
 @dataclass
@@ -92,9 +92,9 @@ class Config:
     iterations: int = "${backend.iterations}"  # type: ignore[assignment]
     measured: int = "${backend.measured}"  # type: ignore[assignment]
     precision: str = "${backend.precision}"
-    learning_rate: float = 1e-4
-    clip_norm: float | None = None
-    seed: int = 0
+    learning_rate: float = 1e-4  # of Adam
+    clip_norm: float | None = None  # bound of the global gradient norm; null: none
+    seed: int = 0  # of weights, data order, masks and dropout
 
     results: str = "results"  # folder, relative to the repository
     rerun: bool = False  # run cells that have a finished record

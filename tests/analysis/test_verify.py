@@ -136,6 +136,34 @@ def test_virtual_ratios_may_differ_by_the_stated_tolerance(
         assert any("without_v" in line and "mean" in line for line in found[Verdict.DIFFERS])
 
 
+def test_a_run_whose_own_iterations_differ_is_given_more_room(tmp_path: Path, reference: Path) -> None:
+    noisy = make_cell(Origin.VIRTUAL, variant="without_v", model=TINY)
+    usual = noisy.job.global_batch / SPEEDS["without_v"]
+    results = result_set(tmp_path / "results")
+    times = [usual, usual, usual, 0.7 * usual, 0.9 * usual]
+    Folder(results).add(make_record(noisy, times=times, bubble_ratio=0.2))
+    assert list(verdicts(results, reference)) == [Verdict.AGREES]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"losses": [6.9, 6.8]}, "losses[1]: 6.5 expected, 6.8 found"),
+        ({"bubble_ratio": 0.4}, "bubble_ratio: 0.2000 expected, 0.4000 found"),
+        ({"memory": [2.0**34] * 4}, "peak_memory_bytes[0]"),
+    ],
+)
+def test_losses_bubbles_and_memory_of_real_ranks_count_too(
+    change: dict[str, Any], said: str, tmp_path: Path, reference: Path
+) -> None:
+    cell = make_cell(Origin.VIRTUAL, variant="full", model=TINY)
+    results = result_set(tmp_path / "results")
+    for root, more in ((reference, {}), (results, change)):
+        Folder(root).add(make_record(cell, 100.0, **({"bubble_ratio": 0.2, "losses": [6.9, 6.5]} | more)))
+    (line,) = verdicts(results, reference)[Verdict.DIFFERS]
+    assert said in line
+
+
 def test_a_missing_cell_is_missing_whether_asked_for_or_not(tmp_path: Path, reference: Path) -> None:
     results = result_set(tmp_path / "results", leave_out="without_m")
     assert len(verdicts(results, reference)[Verdict.MISSING]) == 2
