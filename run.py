@@ -17,8 +17,13 @@ def main(arguments: Sequence[str]) -> int:
 
         print(text(ROOT / "conf"), end="")
         return 0
-    from experiments.command_line import one_line, prepare
-    from experiments.outcome import SweepFailed
+    try:
+        from experiments.command_line import one_line, prepare
+        from experiments.outcome import SweepFailed
+    except ModuleNotFoundError as error:
+        hint = "make install, then . .venv/bin/activate"
+        print(f"{error.name}: not installed for {sys.executable} ({hint})", file=sys.stderr)
+        return 2
 
     try:
         ready = prepare(arguments, ROOT / "conf")

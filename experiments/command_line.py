@@ -61,10 +61,14 @@ def _one_at_a_time(experiment: str, overrides: Sequence[str]) -> None:
 
 
 def one_line(error: Exception) -> str | None:
-    """What to print for an error that the user can mend; None for a defect of ours."""
+    """What to print for an error that the user can mend; None for a defect of ours.
+
+    One line, but for a schedule of one's own that is wrong: below it stands the place.
+    """
+    from bitpipe.schedule.errors import ProgramError
     from experiments.outcome import SweepFailed
 
-    if isinstance(error, (InputError, SweepFailed)):
+    if isinstance(error, (InputError, SweepFailed, ProgramError)):
         return str(error)
     if not _theirs(error):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -14,6 +15,8 @@ from bitpipe.cluster import Cluster
 from bitpipe.errors import InputError, choose
 from bitpipe.job import Job
 from bitpipe.models import ModelConfig
+from bitpipe.schedule import generate
+from bitpipe.schedule.own import is_own
 from bitpipe.schedule.spec import ScheduleSpec
 from bitpipe.simulate.unit_calibration import calibration_of
 from experiments.cell import BACKENDS, Cell
@@ -80,7 +83,7 @@ def cell_of(config: Mapping[str, Any]) -> Cell:
         backend=backend,
         calibration=calibration_of(calibration) if modelled else None,
         links=config["backend"]["links"],
-        options={**config["backend"]["options"], **options},
+        options={**config["backend"]["options"], **options, **_own_order(job)},
         labels=config["experiment"]["labels"] or {"method": config["method"]["label"]},
     )
 
@@ -147,6 +150,14 @@ def _job(config: Mapping[str, Any]) -> tuple[Job, dict[str, Any]]:
         measured=config["measured"],
     )
     return job, options
+
+
+def _own_order(job: Job) -> dict[str, str]:
+    """What a user's own schedule is at this time: an edited file is another cell."""
+    if not is_own(job.schedule.method):
+        return {}
+    text = "\n".join(" ".join(map(str, row)) for row in generate(job.schedule).orders)
+    return {"schedule": hashlib.sha256(text.encode()).hexdigest()[:12]}
 
 
 def _micro_batches(config: Mapping[str, Any], names: dict[str, int]) -> tuple[int, dict[str, Any]]:

@@ -65,6 +65,31 @@ def test_bad_input_is_one_line_and_a_status(arguments: list[str], line: str, tmp
     assert not (tmp_path / "results").exists()
 
 
+def test_a_schedule_of_ones_own_that_deadlocks_is_shown_with_the_place(tmp_path: Path) -> None:
+    file = tmp_path / "pair.txt"
+    file.write_text("F0@0d F1@0d B0@0d B1@0d\nF0@1d B0@1d B1@1d F1@1d\n")
+    done = run("method=own", f"method.name=file:{file}", "depth=2", "micro_batches=2", "backend=simulate")
+    assert done.returncode == 2
+    assert done.stderr.startswith("deadlock: every device waits")
+    assert ">B1@0d" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_an_installation_it_says_what_to_type(tmp_path: Path) -> None:
+    (tmp_path / "omegaconf.py").write_text("raise ModuleNotFoundError('No module', name='omegaconf')\n")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "run.py")],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 2
+    assert "omegaconf: not installed for" in done.stderr
+    assert "make install" in done.stderr
+
+
 def test_two_experiments_at_once_are_refused_with_the_commands_to_type(tmp_path: Path) -> None:
     done = run("+experiment=table6_ablation,table6_ablation", "-m", results=tmp_path / "results")
     assert done.returncode == 2

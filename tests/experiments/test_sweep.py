@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +66,15 @@ def test_method_files_say_what_the_methods_say(planned: Plan) -> None:
 
 def test_stamps_are_unique(planned: Plan) -> None:
     assert len({planned("depth=4").stamp for _ in range(5)}) == 5
+
+
+def test_an_edited_schedule_of_ones_own_is_another_cell(planned: Plan, tmp_path: Path) -> None:
+    file = tmp_path / "pair.txt"
+    first = "F0@0d F1@0d B0@0d B1@0d\n"
+
+    def id_with(second: str) -> str:
+        file.write_text(first + second)
+        return planned(f"method=own method.name=file:{file} depth=2 micro_batches=2").cells[0].id
+
+    assert id_with("F0@1d B0@1d F1@1d B1@1d") == id_with("F0@1d, B0@1d, F1@1d, B1@1d  # as before")
+    assert id_with("F0@1d B0@1d F1@1d B1@1d") != id_with("F0@1d F1@1d B0@1d B1@1d")
