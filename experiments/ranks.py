@@ -8,7 +8,6 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from bitpipe.errors import InputError
 from bitpipe.runtime.block import run_block as run_jobs
 from bitpipe.runtime.clocks import Nominal
 from bitpipe.runtime.failure import RankFailure
@@ -24,6 +23,7 @@ from experiments.link_scaling import Scale, links_of, scale_of
 from experiments.rank_rows import reduced_rows
 from experiments.record import Cause, Record, Status
 from experiments.store import Store
+from experiments.targets import target_of
 from experiments.wandb_sink import publish
 
 
@@ -121,8 +121,6 @@ class _Begun:
 
 def _run(block: Block, begun: _Begun, pool: Pool) -> None:
     cells = block.cells
-    if block.backend == "cuda":
-        raise InputError("backend", "cuda", "ranks on GPUs are not part of this version")
     clock = CLOCKS[block.backend]
     data = None if block.backend in WITHOUT_DATA else dataset_of(block.settings, cells[0].job.model)
     nominal = [_nominal(cell) for cell in cells] if clock == "deadline" else None
@@ -137,6 +135,7 @@ def _run(block: Block, begun: _Begun, pool: Pool) -> None:
         data=data,
         out=[begun.folder(cell) for cell in cells],
         nominal=nominal,
+        target=target_of(cells[0]),
         pool=pool,
         watchdog=block.settings.watchdog_s,
     )
@@ -184,6 +183,7 @@ def _changes(cell: Cell, result: RunResult, scale: Scale | None, begun: _Begun) 
             "provenance": provenance,
         }
     provenance["hosts"] = sorted({rank.host for rank in result.reports})
+    provenance["devices"] = sorted({rank.device for rank in result.reports})
     return {
         "status": Status.OK,
         "cause": None,
@@ -209,6 +209,8 @@ def _metrics(result: RunResult) -> dict[str, Any]:
         "bubble_ratio": result.timeline().bubble_ratio,
         "losses": list(result.losses),
     }
+    if result.reports[0].skipped:
+        metrics["skipped_steps"] = result.reports[0].skipped
     if result.norms:
         metrics["gradient_norms"] = list(result.norms)
     if result.origin == "emulated":

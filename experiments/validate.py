@@ -10,6 +10,7 @@ from bitpipe.simulate.programs import schedule_of
 from experiments.cell import Cell
 from experiments.choice import Machine
 from experiments.settings import RunSettings
+from experiments.targets import target_of
 
 LINKS = ("scaled", "as_is")
 ON_CPU = ("fp32", "fp64", "bf16")  # what ranks on a CPU can train in
@@ -28,6 +29,7 @@ def validate(cell: Cell) -> None:
         "precision", job.precision, ON_CPU if cell.backend in ("virtual", "cpu", "emulate") else PRECISIONS
     )
     choose("backend.links", cell.links, LINKS)
+    target_of(cell)
     if not 1 <= job.measured <= job.iterations:
         raise InputError("measured", job.measured, f"from 1 to iterations={job.iterations}")
     _batch(cell)

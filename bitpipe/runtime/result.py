@@ -51,7 +51,8 @@ class RankReport:
             the iteration, NaN for what has no duration.
         seconds: of every iteration, the same on every rank.
         losses: mean over the global mini-batch, per iteration, the same on every rank.
-        norms: gradient norm before clipping, per iteration; empty without clipping.
+        norms: gradient norm before clipping, per iteration that was not skipped; empty without
+            clipping.
         lag: deadline clock: largest delay behind the nominal times, per iteration.
         bytes: parameters, gradients, optimizer state, receive buffers and peak activations.
         sync_bytes: of every all-reduce that this rank takes part in.

@@ -84,13 +84,13 @@ class Run:
 
     def __post_init__(self) -> None:
         choose("clock", self.clock, CLOCKS)
+        if self.target.transport != "gloo" and self.clock != "wall":
+            raise InputError("clock", self.clock, f"transport={self.target.transport} runs in real time")
         if self.clock == "deadline" and self.nominal is None:
             raise InputError("nominal", None, "the deadline clock needs nominal durations")
         if self.clock != "deadline" and self.data is None:
             raise InputError("data", None, f"the {self.clock} clock trains, so it needs data")
         choose("precision", self.job.precision, ITEM_BYTES)
-        if self.target != Target() and self.clock != "wall":
-            raise InputError("clock", self.clock, f"{self.target} needs the wall clock")
         if self.target.compile != "none" and self.program.schedule.split_backward:
             raise InputError(
                 "compile", self.target.compile, "a compiled backward cannot be split", "compile=none"
