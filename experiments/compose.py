@@ -92,7 +92,7 @@ def settings_of(config: Mapping[str, Any], launcher: str = "local") -> RunSettin
     """Build the settings; relative paths are relative to the repository.
 
     Raises:
-        InputError: an unknown wandb mode.
+        InputError: an unknown wandb mode, or fewer than one repeat.
     """
     wandb = config["wandb"]
     mode = wandb["mode"] or config["backend"]["wandb"]
@@ -103,6 +103,7 @@ def settings_of(config: Mapping[str, Any], launcher: str = "local") -> RunSettin
         data_path=Path(path).expanduser().resolve() if path else None,
         data_cache=(ROOT / config["data"]["cache"]).resolve(),
         rerun=config["rerun"],
+        repeats=_repeats(config, launcher),
         timelines=config["timelines"],
         watchdog_s=config["watchdog_s"],
         wandb=WandbSettings(
@@ -111,6 +112,14 @@ def settings_of(config: Mapping[str, Any], launcher: str = "local") -> RunSettin
             entity=wandb["entity"],
         ),
     )
+
+
+def _repeats(config: Mapping[str, Any], launcher: str) -> int:
+    """How often cells are measured; a prediction is made once."""
+    backend, given = config["backend"]["name"], config["repeats"]
+    packed = launcher == "slurm" and config["pack"] and backend == "cuda"
+    repeats = whole("repeats", (3 if packed else 1) if given is None else given, {})
+    return 1 if backend == "simulate" else repeats
 
 
 def _job(config: Mapping[str, Any]) -> tuple[Job, dict[str, Any]]:

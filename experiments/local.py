@@ -11,6 +11,7 @@ from experiments.execute import record_refusals, run_block
 from experiments.manifest import write_manifest
 from experiments.outcome import report
 from experiments.record import Record, Status
+from experiments.repeats import count
 from experiments.skip import pending
 from experiments.sweep import Sweep
 
@@ -66,7 +67,11 @@ def outcome_of(record: Record) -> str:
     if record.status is Status.OK:
         if record.metrics["samples_per_s"] is None:  # a schedule alone has no seconds
             return f"makespan {record.metrics['makespan_units']:g} stage forwards ({record.origin})"
-        return f"{record.metrics['samples_per_s']:.2f} samples/s ({record.origin})"
+        rate, repeats = f"{record.metrics['samples_per_s']:.2f} samples/s", count(record.metrics)
+        if repeats == 1:
+            return f"{rate} ({record.origin})"
+        low, high = record.metrics["samples_per_s_low"], record.metrics["samples_per_s_high"]
+        return f"{rate} [{low:.2f}, {high:.2f}] ({record.origin}, {repeats} repeats)"
     assert record.cause is not None
     cause = record.cause
     said = cause.rank is None or cause.message.startswith("rank")

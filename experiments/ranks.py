@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from experiments.data import WITHOUT_DATA, dataset_of
 from experiments.link_scaling import Scale, links_of, scale_of
 from experiments.rank_rows import reduced_rows
 from experiments.record import Cause, Record, Status
+from experiments.repeats import together
 from experiments.store import Store
 from experiments.targets import target_of
 from experiments.wandb_sink import publish
@@ -50,7 +52,8 @@ def run_ranks(
     """Run a block on one pool of ranks and write a record for every cell.
 
     A failed cell's record is written when it fails; the others then start again from nothing
-    on new ranks, so that no measurement is stitched together.
+    on new ranks, so that no measurement is stitched together. A cell that fails in one repeat has
+    failed: what its earlier repeats measured is left out.
     """
     attempts = _Begun(block, report)
     if begun is not None:
@@ -80,6 +83,7 @@ class _Begun:
         self.store = Store(block.settings.results)
         self.records = {cell.id: begin(cell, block, self.store.claim(cell.id)) for cell in block.cells}
         self.ended: set[str] = set()
+        self.measurement = secrets.token_hex(6)
 
     def folder(self, cell: Cell) -> Path:
         return self.store.attempt(cell.id, self.records[cell.id].attempt)
@@ -123,24 +127,36 @@ def _run(block: Block, begun: _Begun, pool: Pool) -> None:
     cells = block.cells
     clock = CLOCKS[block.backend]
     data = None if block.backend in WITHOUT_DATA else dataset_of(block.settings, cells[0].job.model)
-    nominal = [_nominal(cell) for cell in cells] if clock == "deadline" else None
     scale = None
     if cells[0].links == "scaled":
-        forward = nominal[0].forward if nominal else _forward_seconds(cells[0], pool, data)
+        emulated = clock == "deadline"
+        forward = _nominal(cells[0]).forward if emulated else _forward_seconds(cells[0], pool, data)
         scale = scale_of(cells[0], forward)
-    results = run_jobs(
-        [cell.job for cell in cells],
-        clock=clock,
-        links=[links_of(cell, scale) for cell in cells],
-        data=data,
-        out=[begun.folder(cell) for cell in cells],
-        nominal=nominal,
-        target=target_of(cells[0]),
-        pool=pool,
-        watchdog=block.settings.watchdog_s,
-    )
-    for cell, result in zip(cells, results, strict=True):
-        begun.finish(cell, **_changes(cell, result, scale, begun))
+    measured: dict[str, list[RunResult]] = {cell.id: [] for cell in cells}
+    for number in range(block.settings.repeats):
+        left = [cell for cell in cells if cell.id not in begun.ended]
+        if number % 2:
+            left.reverse()
+        if not left:
+            break
+        results = run_jobs(
+            [cell.job for cell in left],
+            clock=clock,
+            links=[links_of(cell, scale) for cell in left],
+            data=data,
+            out=[begun.folder(cell) for cell in left],
+            nominal=[_nominal(cell) for cell in left] if clock == "deadline" else None,
+            target=target_of(cells[0]),
+            pool=pool,
+            watchdog=block.settings.watchdog_s,
+        )
+        for cell, result in zip(left, results, strict=True):
+            measured[cell.id].append(result)
+            if result.status != "ok":
+                begun.finish(cell, **_changes(cell, [result], scale, begun))
+    for cell in cells:
+        if cell.id not in begun.ended:
+            begun.finish(cell, **_changes(cell, measured[cell.id], scale, begun))
 
 
 def _forward_seconds(cell: Cell, pool: Pool, data: Any) -> float:
@@ -169,9 +185,9 @@ def _nominal(cell: Cell) -> Nominal:
     return Nominal(forward=chunk, backward=2 * chunk)
 
 
-def _changes(cell: Cell, result: RunResult, scale: Scale | None, begun: _Begun) -> dict[str, Any]:
-    """What a run's result says about its record."""
-    record = begun.records[cell.id]
+def _changes(cell: Cell, repeats: Sequence[RunResult], scale: Scale | None, begun: _Begun) -> dict[str, Any]:
+    """What a cell's results, one per repeat, say about its record."""
+    record, result = begun.records[cell.id], repeats[-1]
     provenance = dict(record.provenance)
     if scale is not None:
         provenance["link_scale"] = scale.document()
@@ -187,7 +203,9 @@ def _changes(cell: Cell, result: RunResult, scale: Scale | None, begun: _Begun) 
     return {
         "status": Status.OK,
         "cause": None,
-        "metrics": _metrics(result),
+        "metrics": together(
+            [_metrics(one) for one in repeats], measured=cell.job.measured, measurement=begun.measurement
+        ),
         "devices": _devices(cell, result),
         "provenance": provenance,
         "timeline": begun.store.write_timeline(record, result.timeline())

@@ -30,6 +30,7 @@ class RunSettings:
         data_path: text file, folder or prepared data set; None is the built-in corpus.
         data_cache: absolute path of a folder, shared by all nodes, for corpora prepared on the way.
         rerun: run cells again that have a finished record.
+        repeats: how often a block's cells are measured, one rotation after another.
         timelines: keep one iteration's timeline beside each record.
         watchdog_s: seconds without progress of any rank before a run counts as hung.
         wandb: the sink.
@@ -40,6 +41,7 @@ class RunSettings:
     data_path: Path | None = None
     data_cache: Path = Path("data")
     rerun: bool = False
+    repeats: int = 1
     timelines: bool = True
     watchdog_s: float = 60.0
     wandb: WandbSettings = field(default_factory=WandbSettings)

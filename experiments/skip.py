@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from experiments.block import Block
 from experiments.provenance import code
-from experiments.record import Record
+from experiments.record import Record, Status
+from experiments.repeats import count
 from experiments.store import Store
 from experiments.sweep import Sweep
 
@@ -20,7 +21,13 @@ def pending(sweep: Sweep, say: Callable[[str], None]) -> list[Block]:
     if sweep.settings.rerun:
         return list(sweep.blocks)
     store = Store(sweep.settings.results)
-    done = {cell.id: record for cell in sweep.cells if (record := store.finished(cell.id))}
+    found = {cell.id: record for cell in sweep.cells if (record := store.finished(cell.id))}
+    done = {id: record for id, record in found.items() if _precise(record, sweep.settings.repeats)}
+    if len(found) > len(done):
+        few = len(found) - len(done)
+        say(
+            f"{few} of {len(sweep.cells)} cells have fewer than {sweep.settings.repeats} repeats: run again"
+        )
     if done:
         say(f"{len(done)} of {len(sweep.cells)} cells are finished and skipped (rerun=true runs them again)")
     foreign = sum(_foreign(record) for record in done.values())
@@ -32,6 +39,11 @@ def pending(sweep: Sweep, say: Callable[[str], None]) -> list[Block]:
         if left:
             blocks.append(replace(block, cells=left))
     return blocks
+
+
+def _precise(record: Record, repeats: int) -> bool:
+    """Whether a record holds as many repeats as are asked for; what cannot run needs none."""
+    return record.status is not Status.OK or count(record.metrics) >= repeats
 
 
 def _foreign(record: Record) -> bool:

@@ -45,7 +45,8 @@ def canary_of(block: Block) -> Block:
     """A block that only shows that the shape works: its first cell, two iterations long."""
     cell = block.cells[0]
     iterations = min(2, cell.job.iterations)
-    return replace(block, cells=(replace(cell, job=replace(cell.job, iterations=iterations, measured=1)),))
+    short = replace(cell, job=replace(cell.job, iterations=iterations, measured=1))
+    return replace(block, cells=(short,), settings=replace(block.settings, repeats=1))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,15 +46,16 @@ class Array:
         return self.request.gpu_hours * len(self.members)
 
 
-def request(block: Block, site: Site, *, repeats: int = 1) -> Request:
-    """What a block asks for: its shape, and time for start-up and for each of its cells."""
+def request(block: Block, site: Site) -> Request:
+    """What a block asks for: its shape, and time for start-up and for each repeat of each of its cells."""
+    measurements = len(block.cells) * block.settings.repeats
     asks_gpus = site.gpus == "always" or (site.gpus == "cuda" and block.backend == "cuda")
     shape = block.shape
     return Request(
         nodes=shape.nodes,
         tasks_per_node=shape.devices_per_node,
         gpus_per_node=shape.devices_per_node if asks_gpus else 0,
-        minutes=math.ceil(site.startup_minutes + len(block.cells) * site.minutes_per_cell * repeats),
+        minutes=math.ceil(site.startup_minutes + measurements * site.minutes_per_cell),
     )
 
 

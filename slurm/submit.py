@@ -87,7 +87,7 @@ def planned(blocks: Sequence[Block], site: Site, options: Options, *, max_array_
         block = arranged[array.members[0]]
         wanted = block.backend == "cuda" if options.canary is None else options.canary
         if wanted:
-            one = plan.request(replace(block, cells=block.cells[:1]), site)
+            one = plan.request(job.canary_of(block), site)
             shape = (one.nodes, one.tasks_per_node)
             canaries.setdefault(shape, plan.Array(request=one, members=array.members[:1]))
     result = Planned(
