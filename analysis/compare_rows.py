@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.paper import printed
+from experiments.repeats import paired_ratio
 
 PAPER_DEVICE = "A800"
 _SHAPE = ["layers", "hidden", "sequence"]
@@ -48,6 +49,28 @@ def interval_end(row: Mapping[str, Any], value: str, which: str) -> float:
     """The ``low`` or ``high`` end of a value's interval; the value itself where it has none."""
     end = row.get(f"{value}_{which}")
     return float(row[value] if end is None or pd.isna(end) else end)
+
+
+def ratio_interval(
+    row: Mapping[str, Any], base: Mapping[str, Any]
+) -> tuple[float, float] | tuple[None, None]:
+    """The interval of a row's samples/s over another's.
+
+    Where the same ranks measured both repeatedly and in turns, it is the t-interval of the ratios
+    within the repeats, from which what both have in common has dropped out. Else it is what the two
+    rows' own intervals leave open; (None, None) without those.
+    """
+    one, other = row.get("metrics"), base.get("metrics")
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        paired = paired_ratio(one, other, int(row["measured"]))
+        if paired is not None:
+            return paired[1:]
+    names = ("samples_per_s_low", "samples_per_s_high")
+    if any(pd.isna(side.get(name, pd.NA)) for side in (row, base) for name in names):
+        return None, None
+    low, high = (float(row[name]) for name in names)
+    base_low, base_high = (float(base[name]) for name in names)
+    return low / base_high, high / base_low
 
 
 EQUAL = {

@@ -98,9 +98,7 @@ class Config:
 
     results: str = "results"  # folder, relative to the repository
     rerun: bool = False  # run cells that have a finished record
-    repeats: int | None = (
-        None  # measurements of every block, for intervals; null: 3 for cuda packed on Slurm, else 1
-    )
+    repeats: int | None = None  # measurements of a block; null: 3 for packed cuda on Slurm, else 1
     dry_run: bool = False  # list cells and shapes, start nothing
     draw: bool = True  # print the experiment's table and draw its figures at the end
     timelines: bool = True  # keep one iteration's timeline beside each record

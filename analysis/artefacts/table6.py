@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.artefacts.table6_figures import memory_picture, throughput_picture
-from analysis.compare_rows import comparable_with_paper, decide
+from analysis.compare_rows import comparable_with_paper, decide, ratio_interval
 from analysis.grid import Block, Entry, Grid, entries, rank
 from analysis.labels import VARIANTS, model
 from analysis.memory import balance
@@ -32,6 +32,8 @@ COLUMNS = [
     "ratio_to_full",
     "paper_ratio_to_full",
     "ratio_error_percent",
+    "ratio_to_full_low",
+    "ratio_to_full_high",
     "samples_per_s_low",
     "samples_per_s_high",
     "verdict",
@@ -77,7 +79,8 @@ def tidy(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 
     ``paper_samples_per_s`` and ``error_percent`` are only filled where a run trains the
     paper's model on its cluster; ``ratio_to_full`` compares within a row and always means
-    the same. ``verdict`` names the row's best variant, or ``undecided`` where intervals overlap.
+    the same. Its interval is formed from the ratios of the repeats that both were measured in, or else
+    from the two ranges. ``verdict`` names the row's best variant, or ``undecided`` where intervals overlap.
     """
     paper = paper.assign(origin=Origin.PAPER.value, status="ok", calibrated=True)
     keep = ["variant", *ROW]
@@ -107,7 +110,15 @@ def _with_ratios(rows: pd.DataFrame) -> pd.DataFrame:
     full = rows[rows["variant"] == "full"].set_index(["origin", *ROW])["samples_per_s"]
     keys = rows[["origin", *ROW]].itertuples(index=False, name=None)
     base = pd.Series([full.get(key) for key in keys], index=rows.index, dtype="Float64")
-    return rows.assign(ratio_to_full=rows["samples_per_s"].astype("Float64") / base)
+    rows = rows.assign(ratio_to_full=rows["samples_per_s"].astype("Float64") / base)
+    ends = pd.DataFrame(index=rows.index, columns=["low", "high"], dtype="Float64")
+    for _, group in rows.groupby(["origin", *ROW]):
+        records: list[Any] = group.to_dict("records")
+        whole = next((row for row in records if row["variant"] == "full"), None)
+        for index, row in zip(group.index, records, strict=True):
+            if whole is not None and row is not whole:
+                ends.loc[index] = ratio_interval(row, whole)
+    return rows.assign(ratio_to_full_low=ends["low"], ratio_to_full_high=ends["high"])
 
 
 def _verdicts(rows: pd.DataFrame) -> pd.Series:
@@ -124,8 +135,8 @@ def layout(frame: pd.DataFrame) -> Grid:
         lines = [_line(key, group) for key, group in rows.groupby(ROW, sort=True)]
         blocks.append(Block(title=_heading(str(origin), rows), rows=tuple(lines)))
     notes = (
-        "Bold: best of the row; underlined: second. Undecided: the ranges of these variants over the "
-        "second half of their iterations overlap.",
+        "Bold: best of the row; underlined: second. Undecided: the 95% intervals of these variants over "
+        "their repeats overlap, or without repeats their ranges over the second half of their iterations.",
         *_comparability(frame),
     )
     header = ("D", "B̂", *(look.name for look in VARIANTS.values()), "best", "remarks")

@@ -119,7 +119,7 @@ def _ratios(axes: Axes, rows: pd.DataFrame) -> None:
         for x, variant in enumerate(VARIANTS):
             if variant not in series:
                 continue
-            value, low, high = _relative(series[variant], series["full"])
+            value, low, high = _relative(series[variant])
             if low is not None and high is not None:
                 axes.plot([x + offset] * 2, [low, high], "-", color="black", lw=0.8)
             axes.plot(x + offset, value, color=look.colour, marker=look.marker, ms=4.5, mec="black", mew=0.5)
@@ -128,17 +128,10 @@ def _ratios(axes: Axes, rows: pd.DataFrame) -> None:
     axes.set_axisbelow(True)
 
 
-def _relative(row: dict[str, Any], full: dict[str, Any]) -> tuple[float, float | None, float | None]:
-    """Percent above full, and its range from the ranges of both; full itself has none."""
-    value = 100 * (row["ratio_to_full"] - 1)
-    low, high = row["samples_per_s_low"], row["samples_per_s_high"]
-    if row is full or pd.isna(low) or pd.isna(full["samples_per_s_low"]):
-        return value, None, None
-    return (
-        value,
-        100 * (low / full["samples_per_s_high"] - 1),
-        100 * (high / full["samples_per_s_low"] - 1),
-    )
+def _relative(row: dict[str, Any]) -> tuple[float, float | None, float | None]:
+    """Percent above full, and its interval; full itself has none."""
+    value, low, high = (100 * (row[f"ratio_to_full{end}"] - 1) for end in ("", "_low", "_high"))
+    return (value, None, None) if pd.isna(low) else (value, low, high)
 
 
 def memory_picture(memory: Balance) -> Iterator[Picture]:
