@@ -56,23 +56,14 @@ def placement(results: Results, row: pd.Series) -> Placement:
 
 
 def panel(results: Results, row: pd.Series, title: str) -> Panel:
-    """A row's timeline, ready to draw; the title ends with who told the time, makespan and bubble.
-
-    A timeline's rows are global ranks; the panel's are device after device of each pipeline group.
-    """
-    told = timeline(results, row)
+    """A row's timeline, ready to draw; see :meth:`bitpipe.draw.Panel.of_ranks`."""
     vectors = document(results, row)["devices"]
-    places = list(zip(vectors["replica"], vectors["device"], strict=True))
-    order = sorted(range(told.devices), key=places.__getitem__)
-    one_group = len({replica for replica, _ in places}) == 1
-    names = [f"device {d}" if one_group else f"w{w} device {d}" for w, d in sorted(places)]
-    unit = "" if told.unit == "stage forward" else f" {told.unit}"
-    about = f"{told.origin.value}, makespan {told.makespan:.4g}{unit}, bubble {100 * told.bubble_ratio:.1f} %"
-    return Panel(
-        timeline=told.reordered(order),
-        placement=placement(results, row),
-        title=f"{title}: {about}",
-        rows=tuple(names),
+    return Panel.of_ranks(
+        timeline(results, row),
+        placement(results, row),
+        title,
+        replicas=vectors["replica"],
+        devices=vectors["device"],
     )
 
 

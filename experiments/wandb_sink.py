@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from experiments.record import Record, plain
 from experiments.settings import WandbSettings
+from experiments.wandb_timeline import log_timeline
 
 PROBE_S = 5.0
 ENVIRONMENT = {
@@ -35,7 +36,7 @@ ENVIRONMENT = {
 def publish(
     record: Record, rows: Sequence[Mapping[str, Any]], folder: Path, settings: WandbSettings
 ) -> dict[str, Any]:
-    """Write one run: configuration, one row per iteration, summary, tags.
+    """Write one run: configuration, one row per iteration, summary, tags, one iteration's timeline.
 
     Args:
         record: the attempt.
@@ -94,6 +95,7 @@ def _write(
         for step, row in enumerate(rows):
             run.log(plain(dict(row)), step=step)
         run.summary.update(_summary(record))
+        log_timeline(run, record, folder, max(0, len(rows) - 1))
     finally:
         run.finish(exit_code=0 if record.status == "ok" else 1)
     return str(directory.parent.relative_to(folder.resolve()))

@@ -49,8 +49,14 @@ def read_offline(path: Path) -> Reading:
 
 
 def steps_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Logged rows as numbers: ``_step`` becomes ``step``, what is no number is left out."""
+    """Logged rows as numbers: ``_step`` becomes ``step``, what is no number is left out.
+
+    So are pictures, whose sizes wandb's files hold as ``<key>.width`` beside ``<key>._type``.
+    """
     frame = pd.DataFrame(rows).rename(columns={"_step": "step"})
+    media = tuple(name.removesuffix("_type") for name in frame if str(name).endswith("._type"))
+    if media:
+        frame = frame[[name for name in frame if not name.startswith(media)]]
     numbers = frame.select_dtypes("number")
     mixed = frame.columns.difference(numbers.columns)
     for name in mixed:  # a column with some texts ("Infinity" in older files), or only texts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,6 +33,40 @@ class Panel:
     def __post_init__(self) -> None:
         if self.rows and len(self.rows) != self.timeline.devices:
             raise InputError("rows", len(self.rows), f"one name for each of {self.timeline.devices} rows")
+
+    @classmethod
+    def of_ranks(
+        cls,
+        timeline: Timeline,
+        placement: Placement,
+        title: str,
+        *,
+        replicas: Sequence[int],
+        devices: Sequence[int],
+    ) -> Panel:
+        """A run's timeline: its rows, global ranks, become device after device of each pipeline group.
+
+        Args:
+            timeline: of all ranks.
+            placement: tells the chunk of a stage.
+            title: of the run; who told the time, makespan and bubble are added.
+            replicas: per rank, its pipeline group.
+            devices: per rank, its device there.
+        """
+        places = list(zip(replicas, devices, strict=True))
+        order = sorted(range(timeline.devices), key=places.__getitem__)
+        one_group = len(set(replicas)) == 1
+        unit = "" if timeline.unit == "stage forward" else f" {timeline.unit}"
+        about = (
+            f"{timeline.origin.value}, makespan {timeline.makespan:.4g}{unit}, "
+            f"bubble {100 * timeline.bubble_ratio:.1f} %"
+        )
+        return cls(
+            timeline=timeline.reordered(order),
+            placement=placement,
+            title=f"{title}: {about}",
+            rows=tuple(f"device {d}" if one_group else f"w{w} device {d}" for w, d in sorted(places)),
+        )
 
     @property
     def names(self) -> tuple[str, ...]:

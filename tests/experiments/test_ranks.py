@@ -10,6 +10,7 @@ from statistics import fmean
 
 import pytest
 
+from analysis.load.wandb_offline import read_offline
 from bitpipe.runtime.run import ITEM_BYTES
 from bitpipe.schedule.timeline import Timeline
 from experiments import link_scaling, ranks, wandb_sink
@@ -121,6 +122,19 @@ def test_wandb_gets_the_rows_of_rank_logs_and_the_record_says_where(
         (run,) = folder.glob("*.wandb")
         assert f"{record.cell}-a{record.attempt}" in run.name
         assert run.stat().st_size > 1000
+
+
+def test_wandb_gets_the_picture_and_the_trace_of_one_iteration(records: list[Record], store: Store) -> None:
+    for record in records:
+        folder = store.attempt(record.cell, record.attempt) / record.wandb["directory"]
+        reading = read_offline(next(folder.glob("*.wandb")))
+        assert reading.document is not None
+        picture = reading.document["summary"]["timeline"]
+        assert picture["_type"] == "image-file"
+        assert (folder / "files" / picture["path"]).read_bytes().startswith(b"\x89PNG")
+        assert not [name for name in reading.steps if name.startswith("timeline")], "a picture is no metric"
+        events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+        assert {event["pid"] for event in events} == {0, 1}
 
 
 @pytest.fixture
