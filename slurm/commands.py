@@ -22,6 +22,18 @@ SWEEP is an experiment (its newest sweep), a stamp, or experiment/stamp; left ou
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; the exit status: 0, 1 something failed, 2 bad input, 130 Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        return run(options)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m slurm",
         description="Sweeps on Slurm: look at them, end them, bring results home, run parts again.",
@@ -33,15 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         add(commands)
     for add in (_add_cluster, _add_init, _add_doctor, _add_testcluster):
         add(commands)
-    options = parser.parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] = options.run
-    try:
-        return run(options)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    return parser
 
 
 Commands = argparse._SubParsersAction  # the type of what add_subparsers returns has no public name
@@ -167,7 +171,7 @@ def _add_requeue(commands: Commands[argparse.ArgumentParser]) -> None:
         "--only", default="failed,missing,timeout", metavar="STATES",
         help="failed, oom, missing (no result: cancelled too), timeout; several with commas",
     )  # fmt: skip
-    parser.add_argument("--site", help="site file")
+    parser.add_argument("--site", help="site file; the sweep's by default")
     parser.add_argument("--minutes-per-cell", type=float, help="instead of the site's")
     parser.add_argument("--no-wait", action="store_true", help="return after submission")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 from experiments.store import write_json
 from slurm import client, plan, preflight, site, snapshot
 from slurm.folder import SweepFolder
+from slurm.quota import space
 
 FREE_BYTES = 2 << 30
 PROBE_MINUTES = 5
@@ -92,14 +92,14 @@ def login(results: Path, where: site.Site, file: Path | None) -> list[Check]:
         )
     )
     results.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(results).free
-    enough = free >= FREE_BYTES
+    room = space(results)
+    enough = room.free >= FREE_BYTES
     checks.append(
         Check(
-            name="space for results",
+            name="space and quota for results",
             ok=enough,
-            found=f"{free / 2**30:.0f} GiB free",
-            fix="" if enough else "free space, or results=FOLDER on a larger file system",
+            found=room.found,
+            fix="" if enough else "delete something, ask for quota, or results=FOLDER on another file system",
         )
     )
     return checks

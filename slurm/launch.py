@@ -45,7 +45,7 @@ def launch(sweep: Sweep, options: submit.Options) -> None:
     submit.check(wanted, where)
     folder = SweepFolder.create(sweep.settings.results, sweep.experiment, sweep.stamp)
     snapshot.take(folder.code)
-    folder.describe(wanted.blocks, submit.facts(where, file, revision, sweep.experiment))
+    folder.describe(wanted.blocks, submit.facts(where, file, revision, sweep.experiment, options))
     write_manifest(sweep)
     record_refusals(sweep)
     try:

@@ -9,17 +9,10 @@ from bitpipe.errors import choose
 from experiments.block import Block
 from slurm import client, site, submit
 from slurm.folder import SweepFolder
-from slurm.settle import CellState, look
+from slurm.settle import ONLY, CellState, look
 from slurm.show import report
 from slurm.snapshot import revision
 from slurm.watch import follow
-
-ONLY = {
-    "failed": {"failed"},
-    "oom": {"oom"},
-    "timeout": {"timeout"},
-    "missing": {"missing", "cancelled", "preempted", "not submitted"},
-}
 
 
 def wanted_cells(states: Iterable[CellState], only: str) -> set[str]:
@@ -46,7 +39,7 @@ def select(blocks: Sequence[Block], cells: set[str]) -> list[tuple[int, Block]]:
 def requeue(
     folder: SweepFolder, *, only: str, site_file: str | None, minutes_per_cell: float | None, wait: bool
 ) -> int:
-    """Submit the cells that ``only`` names; the exit status.
+    """Submit the cells that ``only`` names, with the canary and preflight of the sweep; the exit status.
 
     Raises:
         InputError: an unknown state, or Slurm refuses.
@@ -55,11 +48,13 @@ def requeue(
     if not cells:
         print(f"{folder.name}: no cell is {only.replace(',', ' or ')}")
         return 0
-    where, _ = site.load(site_file)
+    where, _ = site.load(site_file or folder.facts.get("site_file"))
     if minutes_per_cell:
         where = replace(where, minutes_per_cell=minutes_per_cell)
     chosen = select(folder.blocks(), cells)
-    options = submit.Options(pack=True, canary=False)
+    asked = folder.facts
+    # As the sweep was; its blocks are arranged already.
+    options = submit.Options(pack=True, canary=asked.get("canary"), preflight=asked.get("preflight"))
     plan = submit.planned(
         [block for _, block in chosen], where, options, max_array_size=client.max_array_size()
     )

@@ -44,6 +44,15 @@ class CellState:
         return self.state in ("pending", "running")
 
 
+ONLY = {
+    "failed": {"failed"},
+    "oom": {"oom"},
+    "timeout": {"timeout"},
+    "missing": {"missing", "cancelled", "preempted", "not submitted"},
+}
+"""What can be asked to run again, and the states of cells that each name stands for."""
+
+
 def look(folder: SweepFolder, *, write: bool = True) -> list[CellState]:
     """State of every cell; with ``write``, missing records of ended jobs are written first.
 

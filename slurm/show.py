@@ -13,7 +13,7 @@ from rich.table import Table
 from bitpipe.errors import InputError
 from experiments.record import FINISHED
 from slurm.folder import SweepFolder
-from slurm.settle import CellState, look
+from slurm.settle import ONLY, CellState, look
 from slurm.watch import summary
 
 STYLES = {"ok": "green", "oom": "yellow", "running": "cyan", "pending": "dim", "invalid": "yellow"}
@@ -42,7 +42,8 @@ def report(folder: SweepFolder, states: Sequence[CellState]) -> int:
         print(f"  {state.cell} {state.name} (job {state.job}): {state.state}: {state.note}")
     lost = [state for state in without if not state.waiting]
     if lost:
-        only = ",".join(sorted({"missing" if s.state == "cancelled" else s.state for s in lost}))
+        states_of = {state.state for state in lost}
+        only = ",".join(name for name, members in ONLY.items() if members & states_of)
         print(f"run them again: python -m slurm requeue {folder.name} --only {only}")
     return 1 if without else 0
 

@@ -255,7 +255,9 @@ def _refusals() -> Iterator[None]:
         raise InputError("slurm", "sbatch", client.first_error(str(error))) from error
 
 
-def facts(site: Site, site_file: Path | None, revision: Revision, experiment: str) -> dict[str, Any]:
+def facts(
+    site: Site, site_file: Path | None, revision: Revision, experiment: str, options: Options
+) -> dict[str, Any]:
     """What ``sweep.json`` says besides the cells. Values of the environment stay out."""
     shown = {**asdict(site), "environment": sorted(site.environment)}
     return {
@@ -263,6 +265,8 @@ def facts(site: Site, site_file: Path | None, revision: Revision, experiment: st
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "revision": revision.revision,
         "dirty": revision.dirty,
-        "site_file": site_file.name if site_file else None,
+        "site_file": str(site_file.resolve()) if site_file else None,
         "site": shown,
+        "canary": options.canary,
+        "preflight": options.preflight,
     }
