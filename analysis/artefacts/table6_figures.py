@@ -130,8 +130,9 @@ def _ratios(axes: Axes, rows: pd.DataFrame) -> None:
 
 def _relative(row: dict[str, Any]) -> tuple[float, float | None, float | None]:
     """Percent above full, and its interval; full itself has none."""
-    value, low, high = (100 * (row[f"ratio_to_full{end}"] - 1) for end in ("", "_low", "_high"))
-    return (value, None, None) if pd.isna(low) else (value, low, high)
+    value = 100 * (row["ratio_to_full"] - 1)
+    low, high = row["ratio_to_full_low"], row["ratio_to_full_high"]
+    return (value, None, None) if pd.isna(low) else (value, 100 * (low - 1), 100 * (high - 1))
 
 
 def memory_picture(memory: Balance) -> Iterator[Picture]:

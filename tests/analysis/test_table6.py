@@ -144,3 +144,17 @@ def test_the_command_writes_every_format_and_a_second_time_the_same_bytes(folder
     assert b"<text" not in first["table6_ablation.svg"]  # glyphs as outlines
     command(folder)
     assert files() == first
+
+
+def test_ratios_are_formed_within_each_repeat(tmp_path: Path) -> None:
+    """Each repeat is slower than the one before, and the variant always takes twice full's time."""
+    folder, cells = Folder(tmp_path / "results"), []
+    for variant, slower in (("full", 1.0), ("without_v", 2.0)):
+        cells.append(make_cell(Origin.MEASURED, variant=variant))
+        times = [slower * pace for pace in (1.0, 1.5, 2.0) for _ in range(cells[-1].job.iterations)]
+        more = {"repeats": 3, "measurement": "m", "samples_per_s_low": 0.1, "samples_per_s_high": 99.0}
+        folder.add(make_record(cells[-1], times=times, **more))
+    row = table(folder.sweep("table6_ablation", cells)).query("variant == 'without_v'").iloc[-1]
+    assert row["origin"] == "measured"
+    assert (row["ratio_to_full_low"], row["ratio_to_full_high"]) == pytest.approx((0.5, 0.5))
+    assert (row["samples_per_s_low"], row["samples_per_s_high"]) == (0.1, 99.0)
