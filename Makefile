@@ -23,6 +23,9 @@ test: install  ## all tests that need no GPU; those of Slurm and the browser whe
 test-all: install  ## the slow ones too
 	$(BIN)/python -m pytest -m "slow or not slow"
 
+gpu-check: install  ## one GPU, four minutes: tests, timings for the simulator, utilisation, memory
+	$(BIN)/python -m bitpipe.gpu_check
+
 lint: install  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

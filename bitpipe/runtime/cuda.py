@@ -75,6 +75,9 @@ class Device(Protocol):
     def synchronize(self) -> None:
         """Block until the device has done all that it was asked to."""
 
+    def allocated(self) -> int:
+        """Bytes that tensors of this process occupy now; 0 where that is not known."""
+
     def meter(self, resident: Iterable[Tensor]) -> contextlib.AbstractContextManager[Peak]:
         """Measure the memory peak of a block; ``resident`` tensors are no activations."""
 
@@ -120,6 +123,9 @@ class Host:
 
     def synchronize(self) -> None:
         pass
+
+    def allocated(self) -> int:
+        return 0
 
     @contextlib.contextmanager
     def meter(self, resident: Iterable[Tensor]) -> Iterator[Peak]:
@@ -173,6 +179,9 @@ class Gpu:
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.place)
+
+    def allocated(self) -> int:
+        return torch.cuda.memory_allocated(self.place)
 
     @contextlib.contextmanager
     def meter(self, resident: Iterable[Tensor]) -> Iterator[Peak]:

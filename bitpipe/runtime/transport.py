@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,11 @@ from bitpipe.runtime.plan import Group, Plan
 from bitpipe.runtime.staged import Outbox, StagedMailbox, StagedReduce
 from bitpipe.runtime.target import Target
 from bitpipe.runtime.worker import World
+
+_QUEUES = "32"
+"""Work queues of a GPU, the most that CUDA gives (8 by default). A rank has a stream per neighbour
+and direction (:func:`bitpipe.runtime.channels.streams`), and two streams in one queue would wait
+for each other where the program does not say so."""
 
 AllReduce = Callable[[Tensor, dist.ProcessGroup], Any]
 """Start a sum over a group's ranks; ``wait()`` on what it returns completes it."""
@@ -51,6 +57,8 @@ def device_of(target: Target, world: World) -> Device:
     """
     if target.device == "cpu":
         return Host()
+    if target.transport == "nccl":
+        os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", _QUEUES)
     require_cuda()
     gpu = Gpu(world.local % torch.cuda.device_count())
     if target.transport == "nccl":
