@@ -29,6 +29,9 @@ from experiments.targets import target_of
 from experiments.wandb_sink import publish
 
 
+_COMPILING = 300.0  # seconds in which a rank that compiles its layers need not show progress
+
+
 class ReportingPool(Pool):
     """A pool that tells of a failed job at once, while the block's other jobs start again."""
 
@@ -125,7 +128,7 @@ class _Begun:
 
 def _run(block: Block, begun: _Begun, pool: Pool) -> None:
     cells = block.cells
-    clock = CLOCKS[block.backend]
+    clock, target = CLOCKS[block.backend], target_of(cells[0])
     data = None if block.backend in WITHOUT_DATA else dataset_of(block.settings, cells[0].job.model)
     scale = None
     if cells[0].links == "scaled":
@@ -146,9 +149,9 @@ def _run(block: Block, begun: _Begun, pool: Pool) -> None:
             data=data,
             out=[begun.folder(cell) for cell in left],
             nominal=[_nominal(cell) for cell in left] if clock == "deadline" else None,
-            target=target_of(cells[0]),
+            target=target,
             pool=pool,
-            watchdog=block.settings.watchdog_s,
+            watchdog=max(block.settings.watchdog_s, _COMPILING if target.compile != "none" else 0.0),
         )
         for cell, result in zip(left, results, strict=True):
             measured[cell.id].append(result)
