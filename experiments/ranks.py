@@ -28,7 +28,6 @@ from experiments.store import Store
 from experiments.targets import target_of
 from experiments.wandb_sink import publish
 
-
 _COMPILING = 300.0  # seconds in which a rank that compiles its layers need not show progress
 
 
