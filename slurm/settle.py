@@ -167,7 +167,7 @@ def _cell_state(
         return CellState(cell=id, name=name, job=job.job, state=ended[id], note=note, attempt=attempt)
     if slurm is None or not slurm.active:
         return CellState(cell=id, name=name, job=job.job, state="missing", note=slurm.state if slurm else "")
-    waiting = slurm.state != "RUNNING"
+    waiting = slurm.state not in ("RUNNING", "COMPLETING")  # a job on its way out waits for nothing
     note = slurm.reason if waiting else slurm.nodes
     newest = journal.attempts().get(id)
     if again:

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -91,6 +92,7 @@ class TestCluster:
         self.stop()
         self.settings = replace(self.settings, nodes=self._nodes, accounting=self._accounting)
         self.settings = replace(self.settings, port=daemons.free_ports(len(self.settings.ports)))
+        self.settings = replace(self.settings, gpus=_gpu_files(self.folder))
         self._write()
         self._start_munge()
         if self.settings.accounting:
@@ -310,15 +312,40 @@ def _socket_folder(folder: Path) -> Path:
     return Path("/tmp") / f"vtest-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
 
 
+def _gpu_files(folder: Path) -> str:
+    """Character devices that stand for a node's GPUs: consoles, or ours where a container has none."""
+    if all(Path(f"/dev/tty{number}").is_char_device() for number in range(8)):
+        return "/dev/tty[0-7]"
+    (folder / "dev").mkdir(parents=True, exist_ok=True)
+    for number in range(8):
+        path = folder / "dev" / f"gpu{number}"
+        if not path.is_char_device():
+            os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))  # as /dev/null
+    return f"{folder}/dev/gpu[0-7]"
+
+
 def _write_hosts(names: list[str], folder: Path) -> None:
-    """Make node names resolvable (rendezvous addresses use them); an empty list takes them out."""
+    """Make node names resolvable (rendezvous addresses use them); an empty list takes them out.
+
+    This machine's own name goes with them where nothing resolves it, as on some minimal images.
+    """
     mark = f"# test cluster in {folder}"
     lines = [line for line in HOSTS.read_text().splitlines() if not line.endswith(mark)]
     if names:
-        lines.append(f"127.0.0.1 {' '.join(names)} {mark}")
+        own = socket.gethostname()
+        known = any(own in line.split("#")[0].split()[1:] for line in lines) or _resolves(own)
+        every = names if known else [*names, own, own.split(".")[0]]
+        lines.append(f"127.0.0.1 {' '.join(dict.fromkeys(every))} {mark}")
     text = "\n".join(lines) + "\n"
     if text != HOSTS.read_text():
         HOSTS.write_text(text)  # in place: the file may be a mount
+
+
+def _resolves(name: str) -> bool:
+    try:
+        return bool(socket.gethostbyname(name))
+    except OSError:
+        return False
 
 
 def _require_root_and_packages(*, accounting: bool) -> None:

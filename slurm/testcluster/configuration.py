@@ -18,6 +18,7 @@ class Settings:
         port: first of ``nodes + 2`` ports.
         accounting: run slurmdbd and mariadb, so that ``sacct`` works.
         max_array_size: Slurm's MaxArraySize.
+        gpus: device files that stand for a node's 8 GPUs.
     """
 
     folder: Path
@@ -27,6 +28,7 @@ class Settings:
     port: int
     accounting: bool
     max_array_size: int = 1001
+    gpus: str = "/dev/tty[0-7]"
 
     @property
     def node_names(self) -> list[str]:
@@ -118,7 +120,7 @@ PartitionName=high Nodes=ALL MaxTime=INFINITE DefaultTime=10 State=UP PriorityTi
 
 def _gres(s: Settings) -> str:
     # Without device files a node with GPUs is invalid; regular files leave CUDA_VISIBLE_DEVICES unset.
-    return f"NodeName=vnode[1-{s.nodes}] Name=gpu File=/dev/tty[0-7]\n"
+    return f"NodeName=vnode[1-{s.nodes}] Name=gpu File={s.gpus}\n"
 
 
 def _slurmdbd(s: Settings) -> str:

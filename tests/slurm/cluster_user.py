@@ -17,6 +17,9 @@ from experiments.store import Store
 from slurm.folder import SweepFolder, find
 
 ROOT = Path(__file__).resolve().parents[2]
+TWO_RANKS = ("depth=2", "micro_batches=2", "method=bitpipe", "model.layers=4")
+"""The smallest cell."""
+
 PATIENCE_S = 280.0
 """How long a test waits for what must happen; only a broken test waits so long."""
 
@@ -37,7 +40,8 @@ class User:
     def command(self, *overrides: str) -> list[str]:
         fixed = [f"results={self.results}", f"site={self.site}", "wandb.mode=disabled", "allow_dirty=true"]
         tiny = ["+experiment=table6_ablation", "backend=virtual", "model=bert_tiny"]
-        return [sys.executable, str(ROOT / "run.py"), *tiny, *fixed, "-m", *overrides]
+        few = ["iterations=5", "measured=2"]
+        return [sys.executable, str(ROOT / "run.py"), *tiny, *few, *fixed, "-m", *overrides]
 
     def run(
         self, *overrides: str, timeout: float = PATIENCE_S, **variables: str

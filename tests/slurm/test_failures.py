@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cluster_user import User, wait_for
+from cluster_user import TWO_RANKS, User, wait_for
 
 from experiments.record import Record, Status
 from slurm.client import details
@@ -44,8 +44,7 @@ def test_every_failure_has_its_status_and_first_cause_and_the_others_finish(
     broken: User, on_cluster: TestCluster
 ) -> None:
     seeds = ",".join(map(str, SEEDS))
-    overrides = ["depth=2", "micro_batches=2", "method=bitpipe", f"seed={seeds}"]
-    done = broken.run(*overrides, "pack=false", "watchdog_s=600", "wait=false")
+    done = broken.run(*TWO_RANKS, f"seed={seeds}", "pack=false", "watchdog_s=600", "wait=false")
     assert done.returncode == 0, done.stdout + done.stderr
     cell = {seed: broken.cell_of_seed(seed) for seed in SEEDS}
     job = {seed: broken.job_of(id) for seed, id in cell.items()}
@@ -101,7 +100,7 @@ def test_every_failure_has_its_status_and_first_cause_and_the_others_finish(
     assert "3 ok, 2 failed, 1 oom, 1 timeout, 1 cancelled" in text
 
     broken.settings()  # mended
-    again = broken.slurm("requeue", "--only", "failed", "--site", str(broken.site))
+    again = broken.slurm("requeue", "--only", "failed")
     assert "5 ok, 1 oom, 1 timeout, 1 cancelled" in again.stdout
     attempts = {seed: len(broken.records(cell[seed])) for seed in SEEDS}
     assert attempts == {**dict.fromkeys(SEEDS, 1), RAISES: 2, KILLED: 2, PREEMPTED: 2, NODE: 2}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cluster_user import User
+from cluster_user import TWO_RANKS, User
 from some_blocks import block, cell
 
 from bitpipe.errors import InputError
@@ -115,7 +115,7 @@ def test_without_accounting_a_job_that_left_nothing_is_still_noticed(
     assert not client.accounting()
     user = User(results=tmp_path / "results", site=tmp_path / "site.yaml")
     user.settings(setup=["exit 3"])
-    done = user.run("depth=2", "micro_batches=2", "method=bitpipe")
+    done = user.run(*TWO_RANKS)
     assert done.returncode != 0
     (state,) = look(user.folder)
     assert state.state == "failed"

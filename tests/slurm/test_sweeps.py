@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from cluster_user import ROOT, User, wait_for
+from cluster_user import ROOT, TWO_RANKS, User, wait_for
 
 from bitpipe.cluster import Cluster
 from experiments.record import Status
@@ -23,13 +23,12 @@ from slurm.testcluster import TestCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
 
-TWO_RANKS = ("depth=2", "micro_batches=2", "method=bitpipe")
 SECRET = "0123456789abcdef0123456789abcdef01234567"
 
 
 def test_three_shapes_make_three_arrays_and_the_table(user: User) -> None:
     user.settings(setup=['echo "HCA=$NCCL_IB_HCA"'], environment={"NCCL_IB_HCA": "mlx5_0:1,mlx5_1:1"})
-    command = ["depth=4,8,16", "micro_batches=depth", "method=bitpipe"]
+    command = ["depth=4,8,16", "micro_batches=depth", "method=bitpipe", "repeats=2"]
     done = user.run(*command, WANDB_API_KEY=SECRET)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 cells in 3 jobs" in done.stdout
@@ -39,6 +38,7 @@ def test_three_shapes_make_three_arrays_and_the_table(user: User) -> None:
         (record,) = user.records(cell)
         assert record.status is Status.OK
         assert record.provenance["launcher"] == "slurm"
+        assert len(record.metrics["iterations_seconds"]) == 2 * 5
         job = user.job_of(cell)
         assert record.provenance["slurm"]["job"] == job
         ranks = len(record.devices["peak_memory_bytes"])
@@ -128,29 +128,30 @@ def test_slurm_itself_ends_what_takes_too_much_memory(user: User) -> None:
 
 def test_a_canary_that_fails_keeps_the_rest_from_starting(user: User) -> None:
     user.settings(setup=["exit 3"])
-    done = user.run(
-        "depth=2", "micro_batches=2", "method=bitpipe,bitpipe_without_e", "pack=false", "canary=true"
-    )
+    done = user.run(*TWO_RANKS, "method=bitpipe,bitpipe_without_e", "pack=false", "canary=true")
     assert done.returncode != 0
     found = look(user.folder)
     assert {state.state for state in found} == {"cancelled"}
     assert all("canary failed" in state.note for state in found)
 
 
-def test_submit_and_return_then_cancel_then_run_the_missing_again(user: User) -> None:
+def test_submit_and_return_then_cancel_then_run_the_missing_again_as_the_sweep_was(user: User) -> None:
     user.settings(sbatch={"hold": True})
-    done = user.run(*TWO_RANKS, "wait=false")
+    done = user.run(*TWO_RANKS, "wait=false", "canary=true", "preflight=true")
     assert done.returncode == 0
     assert "python -m slurm status" in done.stdout
-    cancelled = user.slurm("cancel")
-    assert "cancelled 1 of 1 jobs" in cancelled.stdout
     (cell,) = user.folder.names
+    assert "cancelled 1 of 1 jobs" in user.slurm("cancel", "--cell", cell[:5]).stdout
+    assert "cancelled 1 of 2 jobs" in user.slurm("cancel").stdout  # the canary
     wait_for(lambda: look(user.folder)[0].state == "cancelled", seconds=60)
     assert "1 cancelled" in user.slurm("collect").stdout
     user.settings()
-    again = user.slurm("requeue", "--only", "missing", "--site", str(user.site))
+    again = user.slurm("requeue", "--only", "missing")
     assert again.returncode == 0, again.stdout + again.stderr
-    assert [record.status for record in user.records(cell)] == [Status.CANCELLED, Status.OK]
+    assert "submitted canary" in again.stdout
+    before, now = user.records(cell)
+    assert (before.status, now.status) == (Status.CANCELLED, Status.OK)
+    assert now.provenance["slurm"]["preflight"]["problems"] == []
 
 
 def test_a_job_without_cuda_is_one_clear_preflight_error(user: User) -> None:
