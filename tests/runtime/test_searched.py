@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 from training import RandomData, job_of, links_of, model_of
 
-from bitpipe.runtime import run_block
+from bitpipe.runtime.block import run_block
 from bitpipe.runtime.pool import Pool
 from bitpipe.schedule import Costs, evaluate, generate, lower, peak_activations
 from bitpipe.schedule.search import measured_costs, search

@@ -10,6 +10,7 @@ from bitpipe.schedule.search.searching import search
 from bitpipe.schedule.spec import ScheduleSpec
 
 _KEPT = 512
+_EFFORT = 150_000
 
 
 @lru_cache(maxsize=_KEPT)
@@ -22,5 +23,5 @@ def bitpipe_searched(spec: ScheduleSpec) -> Schedule:
     Raises:
         InputError: BitPipe has no schedule of that D, N, v or cap.
     """
-    found = search(replace(spec, method="bitpipe"))
+    found = search(replace(spec, method="bitpipe"), effort=_EFFORT)
     return replace(found.schedule, method=spec.method)
