@@ -14,7 +14,7 @@ from experiments.execute import run_block
 from experiments.record import Record, Status
 from experiments.repeats import count, paired_ratio, rates, t_interval, together
 from experiments.skip import pending
-from experiments.sweep import Sweep
+from experiments.sweep import Sweep, plan
 
 Plan = Callable[..., Sweep]
 RANKS = "model=bert_tiny model.layers=4 depth=2 micro_batches=2 iterations=3 measured=2 wandb.mode=disabled"
@@ -78,6 +78,17 @@ def test_a_setting_of_the_sweep_that_changes_no_cell(planned: Plan) -> None:
     assert planned("backend=simulate repeats=3").settings.repeats == 1
     with pytest.raises(InputError, match="repeats=0"):
         planned(f"{RANKS} backend=virtual repeats=0")
+
+
+@pytest.mark.parametrize(("launcher", "more", "repeats"), [
+    ("slurm", "backend=cuda", 3), ("slurm", "backend=cuda pack=false", 1), ("slurm", "backend=cuda repeats=2", 2),
+    ("slurm", "backend=virtual", 1), ("local", "backend=virtual", 1),
+])  # fmt: skip
+def test_packed_cells_on_gpus_are_measured_three_times(
+    load: Callable[..., object], launcher: str, more: str, repeats: int
+) -> None:
+    sweep = plan(load, [[*RANKS.split(), *more.split()]], launcher=launcher)  # type: ignore[arg-type]
+    assert sweep.settings.repeats == repeats
 
 
 @pytest.mark.parametrize("backend", ["virtual", "emulate"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from some_blocks import block
 
 from bitpipe.errors import InputError
-from slurm import plan, submit
+from slurm import job, plan, submit
 from slurm.client import Partition
 from slurm.plan import Array, Request
 from slurm.site import Site
@@ -27,7 +28,11 @@ def requests(*shapes: tuple[int, int]) -> list[Request]:
 def test_a_block_asks_for_its_shape_and_for_time_per_cell() -> None:
     site = Site(minutes_per_cell=2.5, startup_minutes=3)
     assert str(plan.request(block(depth=4), site)) == "1x4, 6 min"
-    assert str(plan.request(block(depth=16, cells=4), site)) == "2x8, 13 min"
+    four = block(depth=16, cells=4)
+    assert str(plan.request(four, site)) == "2x8, 13 min"
+    thrice = replace(four, settings=replace(four.settings, repeats=3))
+    assert str(plan.request(thrice, site)) == "2x8, 33 min"
+    assert str(plan.request(job.canary_of(thrice), site)) == "2x8, 6 min"
 
 
 @pytest.mark.parametrize(("gpus", "backend", "asked"), [
