@@ -38,6 +38,8 @@ def size(sweeper: DictConfig) -> int:
     assert isinstance(values, dict)
     params, points = values.get("params") or {}, values.get("points") or []
     parser = OverridesParser.create()
-    overrides = parser.parse_overrides([f"{key}={value}" for key, value in params.items()])
-    grid = prod(len(list(o.sweep_iterator())) for o in overrides if o.is_sweep_override())
-    return grid * max(1, len(points))
+    total = 0
+    for point in points or [{}]:
+        overrides = parser.parse_overrides([f"{key}={value}" for key, value in {**params, **point}.items()])
+        total += prod(len(list(o.sweep_iterator())) for o in overrides if o.is_sweep_override())
+    return total
