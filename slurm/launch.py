@@ -84,8 +84,11 @@ def describe_arrays(sweep: Sweep, where: site.Site, options: submit.Options) -> 
         source = "this cluster's MaxArraySize"
     except InputError:
         limit, source = SLURM_DEFAULT_MAX_ARRAY_SIZE, "Slurm's default MaxArraySize; no Slurm here"
-    wanted = submit.planned(sweep.blocks, where, options, max_array_size=limit)
+    left = pending(sweep, lambda line: None)  # the description has said what is finished
+    wanted = submit.planned(left, where, options, max_array_size=limit)
     total = f"at most {wanted.gpu_hours:.1f} GPU-hours"
+    if sweep.settings.repeats > 1:
+        total += f" for {sweep.settings.repeats} repeats"
     lines = [
         f"{len(wanted.every)} arrays, {len(wanted.blocks)} jobs, {total} (arrays up to {limit}: {source})"
     ]

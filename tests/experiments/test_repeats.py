@@ -81,8 +81,11 @@ def test_a_setting_of_the_sweep_that_changes_no_cell(planned: Plan) -> None:
 
 
 @pytest.mark.parametrize(("launcher", "more", "repeats"), [
-    ("slurm", "backend=cuda", 3), ("slurm", "backend=cuda pack=false", 1), ("slurm", "backend=cuda repeats=2", 2),
-    ("slurm", "backend=virtual", 1), ("local", "backend=virtual", 1),
+    ("slurm", "backend=cuda", 3),
+    ("slurm", "backend=cuda pack=false", 1),
+    ("slurm", "backend=cuda repeats=2", 2),
+    ("slurm", "backend=virtual", 1),
+    ("local", "backend=virtual", 1),
 ])  # fmt: skip
 def test_packed_cells_on_gpus_are_measured_three_times(
     load: Callable[..., object], launcher: str, more: str, repeats: int
