@@ -21,6 +21,13 @@ def printed(name: str) -> pd.DataFrame:
     return _read(choose("paper table", name, [path.stem for path in FOLDER.glob("*.csv")])).copy()
 
 
+def ablation() -> pd.DataFrame:
+    """Table 6 with N = B̂/(B·W) beside what it prints; W and B come from ``assumptions.csv``."""
+    table, assumed = printed("table6_ablation"), printed("assumptions").set_index("key")["value"]
+    samples = int(assumed["table6.micro_batch"]) * int(assumed["table6.data_parallel"])
+    return table.assign(micro_batches=table["global_batch"] // samples)
+
+
 @cache
 def _read(name: str) -> pd.DataFrame:
     return pd.read_csv(FOLDER / f"{name}.csv")

@@ -14,7 +14,7 @@ from analysis.grid import Block, Entry, Grid, entries, rank
 from analysis.labels import VARIANTS, model
 from analysis.memory import balance
 from analysis.output import Rendered, Table
-from analysis.paper import printed
+from analysis.paper import ablation
 from analysis.registry import artefact
 from analysis.remarks import remarks
 from analysis.results import Results
@@ -54,7 +54,7 @@ COLUMNS = [
 def table6_ablation(results: Results) -> Rendered:
     """One block per origin, laid out as in the paper, with bars beside it and memory per device."""
     ours = results.experiment("table6_ablation")
-    frame = tidy(ours, printed("table6_ablation"))
+    frame = tidy(ours, ablation())
     memory = balance(ours, results.loaded.devices, keys=["origin", *ROW, "global_batch", "variant"])
     return Rendered(
         tables=(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis.artefacts.schedule_claims import figures
-from analysis.paper import printed
+from analysis.paper import ablation, printed
 from analysis.table3_formulas import ROWS, why_activation, why_bubble
 from bitpipe.cluster.layout import RankLayout
 from bitpipe.schedule import Placement, lower_bound
@@ -101,7 +101,7 @@ def interleaved_activations() -> Iterator[Remark]:
 
 def mapping_loss() -> Iterator[Remark]:
     """Table 6, w/o M at D = 16."""
-    rows: list[Any] = printed("table6_ablation").to_dict("records")
+    rows: list[Any] = ablation().to_dict("records")
     speed = {(row["depth"], row["micro_batches"], row["variant"]): row["samples_per_s"] for row in rows}
     batch = {(row["depth"], row["micro_batches"]): row["global_batch"] for row in rows}
     lost = {

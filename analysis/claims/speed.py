@@ -28,7 +28,7 @@ from analysis.claims.cells import (
 from analysis.claims.claim import Claim, Finding, Verdict, told
 from analysis.compare_rows import refusal
 from analysis.labels import method
-from analysis.paper import printed
+from analysis.paper import ablation
 from analysis.results import Results
 from analysis.speedups import against_paper, speedups
 
@@ -72,7 +72,7 @@ def _speedups(
 
 def eager_helps_more_at_n_is_d(results: Results) -> Iterator[Finding]:
     """C8: full over w/o E, at N = D and at N = 4D."""
-    paper = printed(TABLE6).assign(origin="paper")
+    paper = ablation().assign(origin="paper")
     said = "; ".join(percent(key, gain) for key, gain in gains_of(paper, "without_e").items())
 
     def check(origin: str, rows: pd.DataFrame) -> Iterator[Finding]:
@@ -94,7 +94,7 @@ def eager_helps_more_at_n_is_d(results: Results) -> Iterator[Finding]:
 
 def mapping_matters_across_nodes(results: Results) -> Iterator[Finding]:
     """C9: full over w/o M, inside one node and across two."""
-    gains = gains_of(printed(TABLE6).assign(origin="paper"), "without_m")
+    gains = gains_of(ablation().assign(origin="paper"), "without_m")
     said = "; ".join(percent(key, gain) for key, gain in gains.items())
 
     def check(origin: str, rows: pd.DataFrame) -> Iterator[Finding]:

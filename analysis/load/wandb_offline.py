@@ -54,9 +54,10 @@ def steps_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     So are pictures, whose sizes wandb's files hold as ``<key>.width`` beside ``<key>._type``.
     """
     frame = pd.DataFrame(rows).rename(columns={"_step": "step"})
-    media = tuple(name.removesuffix("_type") for name in frame if str(name).endswith("._type"))
+    names = [str(name) for name in frame]
+    media = tuple(name.removesuffix("_type") for name in names if name.endswith("._type"))
     if media:
-        frame = frame[[name for name in frame if not name.startswith(media)]]
+        frame = frame[[name for name in names if not name.startswith(media)]]
     numbers = frame.select_dtypes("number")
     mixed = frame.columns.difference(numbers.columns)
     for name in mixed:  # a column with some texts ("Infinity" in older files), or only texts

@@ -93,27 +93,31 @@ class Methods:
 
 
 def read_cells(path: Path = ABLATION) -> list[MeasuredCell]:
-    """Read a table with the columns model, depth, data_parallel, micro_batch, micro_batches,
-    variant and samples_per_s.
+    """Read a table of measured throughput.
+
+    Its columns are model, depth, global_batch, variant and samples_per_s, and data_parallel and
+    micro_batch; N = B̂/(B·W) follows. Table 6 prints neither W nor B: they are taken from
+    ``assumptions.csv`` beside it.
 
     Raises:
         InputError: the file, a column or a value is missing or wrong.
     """
     methods = Methods()
-    try:
-        rows = list(csv.DictReader(path.read_text().splitlines()))
-    except OSError as error:
-        raise InputError("cells", path, f"cannot be read: {error.strerror}") from None
+    assumed = _assumed("table6") if path == ABLATION else {}
     cells = []
-    for number, row in enumerate(rows, start=2):
+    for number, printed in enumerate(_rows(path), start=2):
+        row = assumed | printed
         try:
+            width, size, batch = (int(row[key]) for key in ("data_parallel", "micro_batch", "global_batch"))
+            if batch % (width * size):
+                raise ValueError(f"global_batch {batch} is no multiple of B·W = {width * size}")
             job = methods.job(
                 row["variant"],
                 model=conf.model(row["model"]),
                 depth=int(row["depth"]),
-                width=int(row["data_parallel"]),
-                size=int(row["micro_batch"]),
-                micro_batches=int(row["micro_batches"]),
+                width=width,
+                size=size,
+                micro_batches=batch // (width * size),
             )
             value = float(row["samples_per_s"])
         except KeyError as error:
@@ -124,6 +128,20 @@ def read_cells(path: Path = ABLATION) -> list[MeasuredCell]:
             raise InputError("cells", f"{path}:{number}", str(error)) from None
         cells.append(MeasuredCell(variant=row["variant"], job=job, samples_per_s=value))
     return cells
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        return list(csv.DictReader(path.read_text().splitlines()))
+    except OSError as error:
+        raise InputError("cells", path, f"cannot be read: {error.strerror}") from None
+
+
+def _assumed(table: str) -> dict[str, str]:
+    """What ``assumptions.csv`` says of a printed table."""
+    prefix = f"{table}."
+    rows = _rows(ABLATION.with_name("assumptions.csv"))
+    return {row["key"].removeprefix(prefix): row["value"] for row in rows if row["key"].startswith(prefix)}
 
 
 def select(

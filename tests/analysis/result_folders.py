@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis.paper import printed
+from analysis.paper import ablation
 from bitpipe.cluster import Cluster, Device, Link
 from bitpipe.job import Job
 from bitpipe.models.config import ModelConfig
@@ -180,7 +180,7 @@ TABLE6_POINTS = tuple((depth, depth * factor) for depth in (4, 8, 16) for factor
 
 def table6_folder(folder: Folder, points: Iterable[tuple[int, int]] = TABLE6_POINTS) -> Folder:
     """Table 6 twice: simulated 1% below the paper, and virtual with intervals."""
-    paper = printed("table6_ablation").set_index(["depth", "micro_batches", "variant"])["samples_per_s"]
+    paper = ablation().set_index(["depth", "micro_batches", "variant"])["samples_per_s"]
     for origin, model in ((Origin.SIMULATED, BERT), (Origin.VIRTUAL, TINY)):
         cells = []
         for depth, micro_batches in points:

@@ -19,7 +19,7 @@ from analysis.artefacts.table6 import tidy
 from analysis.load import load, load_offline, load_online
 from analysis.load.wandb_log import BLOCK, frames
 from analysis.load.wandb_offline import read_offline
-from analysis.paper import printed
+from analysis.paper import ablation
 from analysis.results import Results
 from bitpipe.origin import Origin
 from experiments.record import Status
@@ -60,7 +60,7 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 def table6(folder: Folder, source: str) -> str:
     ours = Results(folder.root, source).experiment("table6_ablation")
-    return tidy(ours, printed("table6_ablation")).to_csv()
+    return tidy(ours, ablation()).to_csv()
 
 
 def test_table_6_is_the_same_from_records_and_from_wandbs_offline_files(logged: Folder) -> None:

@@ -18,7 +18,7 @@ from result_folders import (
 from analysis.__main__ import main
 from analysis.artefacts.table6 import layout, tidy
 from analysis.grid import to_markdown
-from analysis.paper import printed
+from analysis.paper import ablation
 from analysis.remarks import remarks
 from analysis.results import Results
 from bitpipe.origin import Origin
@@ -32,7 +32,7 @@ def command(folder: Folder, *more: str) -> int:
 
 
 def table(folder: Folder) -> pd.DataFrame:
-    return tidy(Results(folder.root).experiment("table6_ablation"), printed("table6_ablation"))
+    return tidy(Results(folder.root).experiment("table6_ablation"), ablation())
 
 
 def notes(folder: Folder) -> str:

@@ -10,7 +10,7 @@ import pytest
 from bitpipe.errors import InputError
 from bitpipe.simulate import Calibration, conf, predict
 from bitpipe.simulate.__main__ import main
-from bitpipe.simulate.cells import MeasuredCell, Methods, read_cells, select
+from bitpipe.simulate.cells import ABLATION, MeasuredCell, Methods, read_cells, select
 from bitpipe.simulate.fit import error, fit, leave_a_row_out, null_errors
 
 A800 = conf.cluster("a800")
@@ -173,10 +173,19 @@ def test_the_command_line_answers_bad_input_in_one_line(capsys: pytest.CaptureFi
 def test_a_table_without_a_needed_column_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cells.csv"
     path.write_text("model,depth\nbert-64,4\n")
-    with pytest.raises(InputError, match="column variant is missing"):
+    with pytest.raises(InputError, match="column data_parallel is missing"):
         read_cells(path)
     with pytest.raises(InputError, match="cannot be read"):
         read_cells(tmp_path / "none.csv")
+
+
+def test_table_6_holds_what_is_printed_and_takes_the_rest_from_the_assumptions() -> None:
+    header = ABLATION.read_text().splitlines()[0]
+    assert header == "model,depth,global_batch,variant,samples_per_s"
+    assert {(cell.job.width, cell.job.micro_batch_size) for cell in CELLS} == {(1, 4)}
+    assert {(c.job.schedule.depth, c.job.schedule.micro_batches) for c in CELLS} == {
+        (depth, factor * depth) for depth in (4, 8, 16) for factor in (1, 4)
+    }
 
 
 def test_an_unknown_variant_is_refused() -> None:
