@@ -135,6 +135,12 @@ def to_terminal(grid: Grid, title: str) -> Iterator[RichTable | str]:
     yield from grid.notes
 
 
+def width(grid: Grid) -> int:
+    """Columns that :func:`to_terminal` needs to print every entry in one line."""
+    rows = [grid.header, *((entry.text for entry in row) for block in grid.blocks for row in block.rows)]
+    return sum(max(map(len, column)) + 3 for column in zip(*rows, strict=True)) + 1
+
+
 def _style(entry: Entry) -> str:
     return "bold" if entry.best else "underline" if entry.second else ""
 

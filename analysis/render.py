@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from analysis.claims import rendered as claims_of
 from analysis.compare import Comparison, table
-from analysis.grid import to_terminal
-from analysis.output import Rendered, write, write_text
+from analysis.grid import to_terminal, width
+from analysis.output import Rendered, Table, write, write_text
 from analysis.registry import Artefact, artefacts
 from analysis.report import write_report
 from analysis.results import Results
 from bitpipe.errors import InputError
 
-# A tidy table without a layout of its own that is longer than this is written, not printed.
+# A tidy table without a layout of its own that has more rows, or is wider than the terminal, is
+# written, not printed.
 LONG = 12
 FEW = 5
 
@@ -72,8 +74,7 @@ def comparison(found: Comparison, root: Path) -> int:
     made = table(found)
     for part in to_terminal(made.printed, made.title):
         console.print(part, highlight=False, markup=False)
-    for path in write(Rendered(tables=(made,)), root):
-        console.print(f"compare: {path}", highlight=False, markup=False, soft_wrap=True)
+    _name_files("compare", write(Rendered(tables=(made,)), root), console)
     if found.pairs.empty:
         print("compare: no pairs; --by method or --by cluster pairs cells that differ", file=sys.stderr)
         return 2
@@ -104,11 +105,27 @@ def _draw(artefact: Artefact, results: Results, console: Console, *, verbose: bo
 def _show(id: str, rendered: Rendered, results: Results, console: Console, *, verbose: bool) -> None:
     if verbose:
         for table in rendered.tables:
-            if table.grid is None and len(table.frame) > LONG:
-                continue
-            for part in to_terminal(table.printed, table.title):
+            for part in _printed(table, console.width):
                 console.print(part, highlight=False, markup=False)
         for note in rendered.notes:
             console.print(note, highlight=False, markup=False)
-    for path in write(rendered, results.root):
-        console.print(f"{id}: {path}", highlight=False, markup=False, soft_wrap=True)
+    _name_files(id, write(rendered, results.root), console)
+
+
+def _printed(table: Table, most: int) -> Iterator[RenderableType]:
+    """A table for a terminal of ``most`` columns, or what it would hold."""
+    grid = table.printed
+    if table.grid is None and (len(table.frame) > LONG or width(grid) > most):
+        yield f"{table.title}: {len(table.frame)} rows, in the files below"
+    else:
+        yield from to_terminal(grid, table.title)
+
+
+def _name_files(id: str, paths: Sequence[Path], console: Console) -> None:
+    """A line for each table and picture, however many formats it has."""
+    formats: dict[Path, list[str]] = {}
+    for path in paths:
+        formats.setdefault(path.with_suffix(""), []).append(path.suffix[1:])
+    for stem, suffixes in formats.items():
+        line = f"{id}: {stem}.{{{','.join(suffixes)}}}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
