@@ -18,7 +18,9 @@ LOOKS = {
     **METHODS,
     "chimera_doubled": Look("Chimera, doubled forwards", "#8c3b4a", "", "P", ":"),
     "bitpipe": Look("BitPipe with a cap", "#1f3b7d", "", "*", "-"),
-    "searched": Look("BitPipe, searched order", "#000000", "", ".", (0, (1, 1))),
+    "bitpipe.schedule.search.methods:bitpipe_searched": Look(
+        "BitPipe, searched order", "#000000", "", ".", (0, (1, 1))
+    ),
 }
 POINT = ["split_backward", "depth"]
 
@@ -38,12 +40,13 @@ def frontier(results: Results) -> Rendered:
 
 
 def tidy(rows: pd.DataFrame, devices: pd.DataFrame) -> pd.DataFrame:
-    """One row per cell: peak activations (Ma, most of all devices), makespan, bound, ``best``.
+    """One row per cell: peak activations (Ma, most of all devices), makespan, ``best``.
 
+    A device is busy for 3N stage forwards, so the makespan is 3N / (1 − bubble ratio).
     ``best`` marks a point that no other of the same depth and kind of backward dominates: none has
     less memory and is as fast, or as much memory and is faster.
     """
-    rows = rows[rows["status"].eq("ok") & rows["makespan_units"].notna()]
+    rows = rows[rows["status"].eq("ok") & rows["bubble_ratio"].notna()]
     if rows.empty:
         return pd.DataFrame()
     peaks = devices.groupby(["cell", "attempt"])["peak_activation_ma"].max()
@@ -54,8 +57,7 @@ def tidy(rows: pd.DataFrame, devices: pd.DataFrame) -> pd.DataFrame:
             "micro_batches": int(row["micro_batches"]),
             "method": str(row["method"]),
             "peak_activation_ma": float(peaks[row["cell"], row["attempt"]]),
-            "makespan_units": float(row["makespan_units"]),
-            "lower_bound_units": float(row["lower_bound_units"]),
+            "makespan_units": round(3 * int(row["micro_batches"]) / (1 - float(row["bubble_ratio"])), 6),
             "origin": str(row["origin"]),
             "cell": str(row["cell"]),
         }
@@ -93,18 +95,16 @@ def layout(frame: pd.DataFrame) -> Grid:
         best = rows[rows["best"]]
         for (peak, span), ties in best.groupby(["peak_activation_ma", "makespan_units"]):
             names = ", ".join(LOOKS[name].name if name in LOOKS else name for name in ties["method"].unique())
-            bound = ties["lower_bound_units"].max()
-            met = " (met)" if span == bound else ""
-            lines.append(entries([f"{peak:g}", f"{span:g}", f"{bound:g}{met}", names]))
+            lines.append(entries([f"{peak:g}", f"{span:g}", names]))
         title = f"D={depth}, N={count}, {_backward(bool(split))} ({rows['origin'].iloc[0]})"
         blocks.append(Block(title=title, rows=tuple(lines)))
     notes = (
         "Peak: the most activations that a device holds, in those of one micro-batch on one stage (Ma). "
-        "Makespan and bound in forwards of a stage; no order under the cap ends before the bound.",
+        "Makespan in forwards of a stage.",
         "Only points that no other has beaten in memory and time; all cells are in the CSV.",
     )
-    header = ("peak Ma", "makespan", "lower bound", "methods")
-    return Grid(header=header, blocks=tuple(blocks), notes=notes, text_columns=0)
+    header = ("peak Ma", "makespan", "methods")
+    return Grid(header=header, blocks=tuple(blocks), notes=notes, text_columns=3)
 
 
 def _backward(split: bool) -> str:
