@@ -42,11 +42,11 @@ def every(results: Results) -> int:
         0 if at least one was drawn and none is at fault, else 1.
     """
     console = _console()
-    drawn = faults = 0
+    faults = 0
+    drawn: dict[str, Rendered] = {}
     for artefact in artefacts().values():
         try:
-            _draw(artefact, results, console, verbose=False)
-            drawn += 1
+            drawn[artefact.id] = _draw(artefact, results, console, verbose=False)
         except InputError as error:
             console.print(f"{artefact.id}: {error}", highlight=False, markup=False)
         except Exception:  # the others are still worth having
@@ -54,9 +54,11 @@ def every(results: Results) -> int:
             print(f"{artefact.id}: not drawn, a fault of this program", file=sys.stderr)
             traceback.print_exc()
     if drawn:
-        _show("claims", claims_of(results), results, console, verbose=False)
+        drawn["claims"] = claims_of(results)
+        _show("claims", drawn["claims"], results, console, verbose=False)
         if not results.cells.empty:
-            console.print(f"report: {write_report(results)}", highlight=False, markup=False, soft_wrap=True)
+            written = write_report(results, drawn)
+            console.print(f"report: {written}", highlight=False, markup=False, soft_wrap=True)
     _name_problems(results)
     return 0 if drawn and not faults else 1
 
@@ -98,8 +100,10 @@ def _console() -> Console:
     return console if console.is_terminal else Console(width=120)
 
 
-def _draw(artefact: Artefact, results: Results, console: Console, *, verbose: bool) -> None:
-    _show(artefact.id, artefact.draw(results), results, console, verbose=verbose)
+def _draw(artefact: Artefact, results: Results, console: Console, *, verbose: bool) -> Rendered:
+    rendered = artefact.draw(results)
+    _show(artefact.id, rendered, results, console, verbose=verbose)
+    return rendered
 
 
 def _show(id: str, rendered: Rendered, results: Results, console: Console, *, verbose: bool) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -71,18 +73,28 @@ def save(figure: Figure, stem: Path) -> list[Path]:
         for suffix, metadata in _METADATA.items():
             path = stem.with_name(f"{stem.name}.{suffix}")
             half = path.with_name(f".{path.stem}.{os.getpid()}.{suffix}")
-            figure.savefig(half, format=suffix, metadata=metadata)
+            if suffix == "svg":
+                half.write_bytes(svg(figure))
+            else:
+                figure.savefig(half, format=suffix, metadata=metadata)
             half.replace(path)
             paths.append(path)
     return paths
 
 
-def svg(figure: Figure, target: IO[bytes]) -> None:
-    """The same SVG as :func:`save` writes, into ``target``."""
-    with style():
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
-        figure.savefig(target, format="svg", metadata=_METADATA["svg"])
+_svgs: WeakKeyDictionary[Figure, bytes] = WeakKeyDictionary()
+
+
+def svg(figure: Figure) -> bytes:
+    """The figure as SVG, drawn once: files and report hold the same bytes."""
+    if figure not in _svgs:
+        buffer = io.BytesIO()
+        with style():
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
+            figure.savefig(buffer, format="svg", metadata=_METADATA["svg"])
+        _svgs[figure] = buffer.getvalue()
+    return _svgs[figure]
 
 
 def bar(look: Look) -> dict[str, Any]:

@@ -50,7 +50,12 @@ def table5_search(results: Results) -> Rendered:
     )
     return Rendered(
         tables=(
-            Table(name="table5_search", title="Table 5: the whole grid", frame=grid, grid=_best_grid(best)),
+            Table(
+                name="table5_search",
+                title="Table 5: best W·D·B, and samples/s",
+                frame=grid,
+                grid=_best_grid(best),
+            ),
             Table(name="table5_search_best", title="Table 5: best choices (W·D·B)", frame=best),
         ),
         notes=notes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -24,7 +25,7 @@ OURS = "bitpipe"
 def tradeoff_memory_throughput(results: Results) -> Rendered:
     """Best throughput of every method over the share Mθ/memory, and where BitPipe stops to win."""
     ours = results.experiment("tradeoff_memory_throughput")
-    ours["stage_share"] = list(map(_share, ours.to_dict("records")))
+    ours["stage_share"] = list(map(stage_share, ours.to_dict("records")))
     cells = ours[
         [
             "origin",
@@ -68,14 +69,19 @@ def tradeoff_memory_throughput(results: Results) -> Rendered:
     )
 
 
-def _share(row: dict[Any, Any]) -> float:
+def stage_share(row: dict[Any, Any]) -> float:
     """Bytes that one copy of a middle stage (1/D of the layers) occupies, over the device's memory."""
     layers, hidden = int(row["layers"]), int(row["hidden"])
     values = {"layers": layers, "hidden": hidden, "heads": 1, "sequence": 1, "vocabulary": 1}
     shape = ModelConfig(name="shape", family="bert", **values)  # type: ignore[arg-type]
     parameters = layers / int(row["depth"]) * arithmetic.layer_parameters(shape)
-    memory = conf.cluster(str(row["cluster"])).device.memory_bytes
+    memory = _memory_of(str(row["cluster"]))
     return parameters * PARAMETER_BYTES[str(row["precision"])] / memory
+
+
+@cache
+def _memory_of(cluster: str) -> float:
+    return conf.cluster(cluster).device.memory_bytes
 
 
 def best_of(cells: pd.DataFrame) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from bitpipe.schedule import ScheduleSpec, check_schedule, describe, evaluate, g
 EXACT = Origin.SIMULATED.value
 UNIT_NOTE = "generated schedules at unit costs"
 DEPTHS = (4, 8, 16, 32)
+SHOWN = 4  # settings in a finding; schedule_claims.csv has all
 
 
 def _from_schedules(claim: schedule_claims.Claim) -> Claim:
@@ -22,15 +23,21 @@ def _from_schedules(claim: schedule_claims.Claim) -> Claim:
         rows = list(claim.find())
         judged = [row for row in rows if row[4]]
         failed = [row for row in judged if not row[4].startswith(schedule_claims.YES)]
-        shown = failed or judged
-        ours = "; ".join(f"{setting}: {quantity} {value:g}" for setting, quantity, value, *_ in shown[:3])
-        more = f" (and {len(shown) - 3} more)" if len(shown) > 3 else ""
+        # With a row that is judged belong those of its setting that it is compared with.
+        about = dict.fromkeys(row[0] for row in failed or judged)
+        ours = "; ".join(_values(setting, rows) for setting in list(about)[:SHOWN])
+        more = f" (and {len(about) - SHOWN} more settings)" if len(about) > SHOWN else ""
         note = (
-            f"{len(judged) - len(failed)} of {len(judged)} checks hold; {UNIT_NOTE}; see schedule_claims.csv"
+            f"{len(judged) - len(failed)} of {len(judged)} checks hold"
+            f"{', the others are shown' if failed else ''}; {UNIT_NOTE}; see schedule_claims.csv"
         )
         yield Finding(origin=EXACT, verdict=told(not failed), paper=claim.text, ours=ours + more, note=note)
 
     return Claim(id=claim.id, section=claim.section, text=claim.text, find=find)
+
+
+def _values(setting: str, rows: list[schedule_claims.Finding]) -> str:
+    return f"{setting}: " + ", ".join(f"{row[1]} {row[2]:g}" for row in rows if row[0] == setting)
 
 
 def bubble_formulas(results: Results) -> Iterator[Finding]:
@@ -103,7 +110,7 @@ def _runs(results: Results, variants: tuple[str, ...], quantities: tuple[str, ..
             paper=f"{variant} {quantity}: {worst['paper_value']:.4g} at D={worst['depth']} "
             f"N={worst['micro_batches']}",
             ours=f"{worst['value']:.4g} there; {int(near.sum())} of {len(near)} settings agree",
-            note="" if near.all() else next(iter(filter(None, group.get("why", []))), ""),
+            note="" if near.all() else str(worst["why"] or ""),
         )
 
 

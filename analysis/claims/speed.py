@@ -143,7 +143,9 @@ def full_is_best(results: Results) -> Iterator[Finding]:
                 paper=said,
                 ours=f"full ahead of or equal to {best.count(Verdict.YES)} of {len(best)} variants; "
                 f"w/o V ≥ w/o E in {order.count(Verdict.YES)} of {len(order)} rows",
-                note=f"smallest lead of full {100 * min(leads):+.2f}%; overlapping intervals leave it open",
+                note=f"smallest lead of full {100 * min(leads):+.2f}%; equal (w/o M inside one node) is not "
+                "behind; overlapping intervals leave it open"
+                + ("; uncalibrated across nodes" if ok(rows)["calibrated"].eq(False).any() else ""),
             )
 
     yield from per_origin(results, TABLE6, said, check)
@@ -191,7 +193,7 @@ def growth_falls_off(results: Results) -> Iterator[Finding]:
                 + ", ".join(
                     f"{method(str(m)).name} {row[16]:.2f} → {row[32]:.2f}" for m, row in wide.iterrows()
                 ),
-                note="throughput per GPU over that at 8 GPUs",
+                note="throughput per GPU over that at 8 GPUs, each at the paper's W, D and B for that size",
             )
 
     yield from per_origin(results, DP, said, check)

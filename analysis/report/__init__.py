@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import io
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -41,20 +41,25 @@ class Item:
     notes: tuple[str, ...] = ()
 
 
-def write_report(results: Results) -> Path:
+def write_report(results: Results, drawn: Mapping[str, Rendered] | None = None) -> Path:
     """Write ``report.html`` below the results folder; returns its path.
+
+    Args:
+        results: what to report.
+        drawn: by id what was drawn of them already, the claims under ``claims``.
 
     Raises:
         NoResults: there is no record at all.
     """
     if results.cells.empty:
         raise NoResults(results.root, "any experiment")
-    return write_text(results.root / "report.html", page(results))
+    return write_text(results.root / "report.html", page(results, drawn or {}))
 
 
-def page(results: Results) -> str:
+def page(results: Results, drawn: Mapping[str, Rendered]) -> str:
     """The page; needs no file, library or network beside it."""
-    claims = {table.name: table for table in claims_rendered(results).tables}
+    found = drawn["claims"] if "claims" in drawn else claims_rendered(results)
+    claims = {table.name: table for table in found.tables}
     folder = files("analysis.report")
     problems = results.loaded.problems
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
@@ -63,7 +68,7 @@ def page(results: Results) -> str:
         title=TITLE,
         style=Markup((folder / "style.css").read_text(encoding="utf-8")),
         assets=Markup(assets()),
-        items=[_item(artefact, results) for artefact in artefacts().values()],
+        items=[_item(artefact, results, drawn) for artefact in artefacts().values()],
         claims=_table(claims["claims"]),
         claims_summary=_table(claims["claims_summary"]),
         printed=_table(claims["printed_paper"]),
@@ -97,10 +102,10 @@ def provenance(results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _item(artefact: Artefact, results: Results) -> Item:
+def _item(artefact: Artefact, results: Results, drawn: Mapping[str, Rendered]) -> Item:
     item = Item(id=artefact.id, title=artefact.title, rerun=artefact.rerun)
     try:
-        rendered = artefact.draw(results)
+        rendered = drawn[artefact.id] if artefact.id in drawn else artefact.draw(results)
     except InputError as error:
         item.missing = str(error)
         return item
@@ -138,9 +143,7 @@ def _whence(results: Results, id: str) -> str:
 
 
 def _picture(picture: Picture) -> dict[str, str]:
-    buffer = io.BytesIO()
-    svg(picture.figure, buffer)
-    source = "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
+    source = "data:image/svg+xml;base64," + base64.b64encode(svg(picture.figure)).decode()
     return {"title": picture.title, "alt": picture.alt, "source": source}
 
 
