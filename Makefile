@@ -4,7 +4,7 @@ BIN := .venv/bin
 EXTRAS ?= dev
 RESULTS ?= results
 
-.PHONY: help install test test-all lint bench smoke reproduce figures gpu-check
+.PHONY: help install test test-all lint bench smoke reproduce reproduce-cluster figures gpu-check
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -49,6 +49,15 @@ smoke: install  ## Table 6, simulated, and one virtual row with real ranks: the 
 reproduce: install  ## every table and figure, simulated at the paper's scale; Table 6 by real ranks, too
 	set -e; for name in $(EXPERIMENTS); do $(RUN) +experiment=$$name backend=simulate -m; done
 	$(RUN) +experiment=table6_ablation backend=virtual model=bert_tiny -m
+	$(BIN)/python -m analysis all --results $(RESULTS)
+
+# Those that measure something on GPUs; without Slurm and GPUs run.py says so and stops.
+ON_GPUS := $(filter-out $(basename $(notdir $(shell grep -lE 'override /(backend: simulate|calibration: unit)' \
+	conf/experiment/*.yaml))), $(EXPERIMENTS))
+
+reproduce-cluster: install  ## every table and figure that GPUs can measure, as Slurm jobs
+	set -e; for name in $(ON_GPUS); do \
+	    $(BIN)/python run.py +experiment=$$name backend=cuda hydra/launcher=slurm results=$(RESULTS) draw=false -m; done
 	$(BIN)/python -m analysis all --results $(RESULTS)
 
 figures: install  ## every table and figure again, from the committed reference records

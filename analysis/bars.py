@@ -38,7 +38,12 @@ def grouped_bars(
     name: Callable[[object], str] = str,
     columns: int = 2,
 ) -> Figure:
-    """Bars of ``value``; a cell without one shows its status instead. Call it outside ``style()``."""
+    """Bars of ``value``; a cell without one shows its status instead. Call it outside ``style()``.
+
+    A series that ``looks`` does not know is drawn last, under its own name.
+    """
+    for key in sorted({str(key) for panel in panels for key in panel.rows[series].dropna()} - set(looks)):
+        looks = {**looks, key: Look(key, "#bbbbbb", "||||", "P")}
     rows_of_panels = -(-len(panels) // columns)
     with style():
         canvas = figure(PAGE, 0.5 + 2.1 * rows_of_panels)

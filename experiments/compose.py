@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,7 @@ from bitpipe.cluster import Cluster
 from bitpipe.errors import InputError, choose
 from bitpipe.job import Job
 from bitpipe.models import ModelConfig
-from bitpipe.schedule import generate
-from bitpipe.schedule.own import is_own
+from bitpipe.schedule.own import FILE, is_own
 from bitpipe.schedule.spec import ScheduleSpec
 from bitpipe.simulate.unit_calibration import calibration_of
 from experiments.cell import BACKENDS, Cell
@@ -162,11 +162,23 @@ def _job(config: Mapping[str, Any]) -> tuple[Job, dict[str, Any]]:
 
 
 def _own_order(job: Job) -> dict[str, str]:
-    """What a user's own schedule is at this time: an edited file is another cell."""
-    if not is_own(job.schedule.method):
+    """The text that a user's own schedule comes from, as a hash: an edited file is another cell.
+
+    Nothing for a function of this repository, whose revision the record names.
+    """
+    method = job.schedule.method
+    if not is_own(method) or method.startswith("bitpipe."):
         return {}
-    text = "\n".join(" ".join(map(str, row)) for row in generate(job.schedule).orders)
-    return {"schedule": hashlib.sha256(text.encode()).hexdigest()[:12]}
+    try:
+        if method.startswith(FILE):
+            path = Path(method.removeprefix(FILE))
+        else:
+            found = find_spec(method.partition(":")[0])
+            path = Path(found.origin or "") if found else Path()
+        text = path.read_bytes()
+    except (OSError, ValueError, ImportError):  # validation says what is wrong with it
+        return {}
+    return {"schedule": hashlib.sha256(text).hexdigest()[:12]}
 
 
 def _micro_batches(config: Mapping[str, Any], names: dict[str, int]) -> tuple[int, dict[str, Any]]:

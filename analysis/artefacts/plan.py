@@ -12,7 +12,7 @@ from analysis.registry import artefact
 from analysis.remarks import remarks
 from analysis.results import Results
 
-SHOWN = 15
+SHOWN = 12  # as many as a terminal is shown
 
 
 @artefact("plan", title="Plan: method, W, D, B, v and cap for a model on a cluster")

@@ -76,5 +76,5 @@ def test_an_edited_schedule_of_ones_own_is_another_cell(planned: Plan, tmp_path:
         file.write_text(first + second)
         return planned(f"method=own method.name=file:{file} depth=2 micro_batches=2").cells[0].id
 
-    assert id_with("F0@1d B0@1d F1@1d B1@1d") == id_with("F0@1d, B0@1d, F1@1d, B1@1d  # as before")
+    assert id_with("F0@1d B0@1d F1@1d B1@1d") == id_with("F0@1d B0@1d F1@1d B1@1d")
     assert id_with("F0@1d B0@1d F1@1d B1@1d") != id_with("F0@1d F1@1d B0@1d B1@1d")
