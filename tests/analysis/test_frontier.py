@@ -1,0 +1,64 @@
+"""The memory frontier and the block beside Table 6."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.artefacts.frontier import lower_line, tidy
+from analysis.artefacts.table6_searched import tidy as tidy_searched
+
+
+def cells(points: list[tuple[str, float, float]]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(method, peak, bubble) → the frames that a results folder gives."""
+    rows = [
+        {
+            "status": "ok",
+            "bubble_ratio": bubble,
+            "split_backward": False,
+            "depth": 4,
+            "micro_batches": 8,
+            "method": method,
+            "origin": "simulated",
+            "cell": str(place),
+            "attempt": 1,
+        }
+        for place, (method, _, bubble) in enumerate(points)
+    ]
+    devices = [
+        {"cell": str(place), "attempt": 1, "peak_activation_ma": value}
+        for place, (_, peak, _) in enumerate(points)
+        for value in (peak, peak - 0.5)
+    ]
+    return pd.DataFrame(rows), pd.DataFrame(devices)
+
+
+def test_only_points_that_nothing_dominates_are_best() -> None:
+    frame = tidy(*cells([("a", 4, 0.2), ("b", 4, 0.25), ("a", 2, 0.4), ("b", 5, 0.2)]))
+    assert frame["peak_activation_ma"].tolist() == [2, 4, 4, 5]
+    assert frame["makespan_units"].tolist() == [40, 30, 32, 30]
+    assert frame["best"].tolist() == [True, True, False, False]
+
+
+def test_a_methods_line_only_falls() -> None:
+    frame = tidy(*cells([("a", 1, 0.5), ("a", 2, 0.6), ("a", 3, 0.4), ("a", 4, 0.4)]))
+    assert lower_line(frame)["peak_activation_ma"].tolist() == [1, 3]
+
+
+def test_the_gain_is_searched_over_bitpipe_in_the_same_cell() -> None:
+    common = {
+        "origin": "virtual",
+        "model": "m",
+        "cluster": "c",
+        "depth": 4,
+        "micro_batches": 16,
+        "global_batch": 64,
+        "status": "ok",
+        "peak_memory_bytes": 1.0,
+        "cell": "x",
+    }
+    rows = [
+        {**common, "variant": v, "samples_per_s": rate} for v, rate in (("full", 10.0), ("searched", 11.0))
+    ]
+    frame = tidy_searched(pd.DataFrame([*rows, {**rows[0], "depth": 8}]))
+    assert len(frame) == 1, "a point without both orders has no gain"
+    assert round(frame["gain_percent"].iloc[0], 6) == 10
