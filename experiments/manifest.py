@@ -10,14 +10,14 @@ from pathlib import Path
 
 from experiments.provenance import code
 from experiments.record import plain
-from experiments.store import write_json
+from experiments.store import short, write_json
 from experiments.sweep import Sweep
 
 SCHEMA = 1
 
 
 def manifest_path(sweep: Sweep) -> Path:
-    return sweep.settings.results / "sweeps" / sweep.experiment / f"{sweep.stamp}.json"
+    return sweep.settings.results / "sweeps" / short(sweep.experiment) / f"{sweep.stamp}.json"
 
 
 def write_manifest(sweep: Sweep) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,11 @@ from typing import Any
 from bitpipe.schedule.timeline import Timeline
 from experiments.migrate import migrate
 from experiments.record import FINISHED, Record, RecordError
+
+
+def short(name: str, limit: int = 60) -> str:
+    """A name as one path component that any file system takes."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:limit] or "sweep"
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -23,7 +23,7 @@ from typing import Any
 
 from bitpipe.errors import InputError
 from experiments.block import Block
-from experiments.store import write_json
+from experiments.store import short, write_json
 from slurm.plan import Request
 
 
@@ -84,8 +84,14 @@ class SweepFolder:
 
     @property
     def name(self) -> str:
-        """As the command line takes it."""
+        """For people; unique below one results folder."""
         return f"{self.path.parent.name}/{self.path.name}"
+
+    @property
+    def arguments(self) -> str:
+        """As ``python -m slurm COMMAND`` takes it, from where this process was started."""
+        usual = self.results == Path("results").resolve()
+        return self.name if usual else f"{self.name} --results {shlex.quote(str(self.results))}"
 
     def job(self, id: str) -> Path:
         """Folder of one job: progress, outcome, one folder per rank."""
@@ -142,11 +148,6 @@ class SweepFolder:
             values["cells"] = tuple(values["cells"])
             found.append(Submitted(**values))
         return found
-
-
-def short(name: str, limit: int = 60) -> str:
-    """A name that any file system takes."""
-    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:limit] or "sweep"
 
 
 def find(results: Path, wanted: str | None) -> SweepFolder:

@@ -58,7 +58,8 @@ def launch(sweep: Sweep, options: submit.Options) -> None:
         f"{cells} cells in {len(wanted.blocks)} jobs, at most {wanted.gpu_hours:.1f} GPU-hours: {folder.name}"
     )
     if not options.wait:
-        say(f"follow with: python -m slurm status {folder.name}; collect with: python -m slurm collect")
+        name = folder.arguments
+        say(f"follow with: python -m slurm status {name}; bring home with: python -m slurm collect {name}")
         return
     try:
         follow(folder, say)
@@ -70,7 +71,7 @@ def launch(sweep: Sweep, options: submit.Options) -> None:
 
 def still_running(folder: SweepFolder) -> str:
     """What to tell someone who walks away."""
-    name = folder.name
+    name = folder.arguments
     return (
         f"the jobs keep running. See: python -m slurm status {name}; "
         f"python -m slurm collect {name}; end them: python -m slurm cancel {name}"

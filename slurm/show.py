@@ -44,7 +44,7 @@ def report(folder: SweepFolder, states: Sequence[CellState]) -> int:
     if lost:
         states_of = {state.state for state in lost}
         only = ",".join(name for name, members in ONLY.items() if members & states_of)
-        print(f"run them again: python -m slurm requeue {folder.name} --only {only}")
+        print(f"run them again: python -m slurm requeue {folder.arguments} --only {only}")
     return 1 if without else 0
 
 

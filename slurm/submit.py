@@ -13,8 +13,9 @@ from typing import Any
 
 from bitpipe.errors import InputError
 from experiments.block import Block
+from experiments.store import short
 from slurm import client, job, plan
-from slurm.folder import Submitted, SweepFolder, short
+from slurm.folder import Submitted, SweepFolder
 from slurm.site import Site
 from slurm.snapshot import Revision
 
@@ -147,9 +148,8 @@ def submit(
         except InputError as error:
             if not done:
                 raise
-            hint = (
-                f"{len(done)} jobs are already submitted; cancel them: python -m slurm cancel {folder.name}"
-            )
+            cancel = f"python -m slurm cancel {folder.arguments}"
+            hint = f"{len(done)} jobs are already submitted; cancel them: {cancel}"
             raise InputError(error.key, error.value, error.allowed, hint) from error
         if kind == "canary":
             gates[shape] = jobs[0].job

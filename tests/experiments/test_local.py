@@ -12,6 +12,7 @@ import pytest
 
 from experiments import outcome, provenance, simulated
 from experiments.local import run_sweep
+from experiments.manifest import write_manifest
 from experiments.outcome import SweepFailed
 from experiments.record import Status
 from experiments.store import Store
@@ -132,3 +133,10 @@ def test_a_dry_run_writes_nothing(planned: Plan, tmp_path: Path, capsys: pytest.
     run_sweep(replace(planned(SMALL), dry_run=True))
     assert "1 cells, 1 blocks; nothing is started" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
+
+
+def test_a_manifest_lies_one_folder_deep_whatever_the_experiment_is_called(planned: Plan) -> None:
+    sweep = replace(planned(SMALL), experiment="long,with/slashes " * 20)
+    path = write_manifest(sweep)
+    assert path.parent.parent == sweep.settings.results / "sweeps"
+    assert json.loads(path.read_text())["experiment"] == sweep.experiment

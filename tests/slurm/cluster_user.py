@@ -40,8 +40,7 @@ class User:
     def command(self, *overrides: str) -> list[str]:
         fixed = [f"results={self.results}", f"site={self.site}", "wandb.mode=disabled", "allow_dirty=true"]
         tiny = ["+experiment=table6_ablation", "backend=virtual", "model=bert_tiny"]
-        few = ["iterations=5", "measured=2"]
-        return [sys.executable, str(ROOT / "run.py"), *tiny, *few, *fixed, "-m", *overrides]
+        return [sys.executable, str(ROOT / "run.py"), *tiny, *fixed, "-m", *overrides]
 
     def run(
         self, *overrides: str, timeout: float = PATIENCE_S, **variables: str

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from some_blocks import block
 
 from bitpipe.errors import InputError
-from slurm.folder import Submitted, SweepFolder, find, short
+from experiments.store import short
+from slurm.folder import Submitted, SweepFolder, find
 from slurm.journal import Journal
 from slurm.plan import Request
 
@@ -57,6 +58,16 @@ def test_a_sweep_is_found_by_experiment_stamp_both_or_path(tmp_path: Path) -> No
     assert find(tmp_path, "1").path.name == "1"
     with pytest.raises(InputError, match="newest: table/2"):
         find(tmp_path, "3")
+
+
+def test_a_sweep_below_another_results_folder_is_named_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = SweepFolder.create(tmp_path / "results", "e", "s")
+    monkeypatch.chdir(tmp_path)
+    assert folder.arguments == "e/s"
+    monkeypatch.chdir("/")
+    assert folder.arguments == f"e/s --results {tmp_path}/results"
 
 
 def test_blocks_come_back_as_they_were(tmp_path: Path) -> None:
