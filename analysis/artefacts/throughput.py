@@ -10,6 +10,7 @@ from analysis.output import Picture, Rendered, Table
 from analysis.registry import artefact
 from analysis.remarks import remarks
 from analysis.results import Results
+from analysis.speedup_figure import speedup_picture
 from analysis.speedups import against_paper, speedups, summary
 
 COLUMNS = [
@@ -67,7 +68,10 @@ def fig9ab_throughput_pp(results: Results) -> Rendered:
             Table(name=id, title="Fig. 9a, 9b: throughput (samples/s)", frame=frame),
             Table(name=f"{id}_speedups", title="Mean speedups of BitPipe beside the paper's", frame=means),
         ),
-        pictures=tuple(pictures),
+        pictures=(
+            *pictures,
+            speedup_picture(means, f"{id}_speedups", "Fig. 9a, 9b: mean speedups beside the paper's", {}),
+        ),
         notes=(summary(means, "Fig. 9a, 9b"), *remarks(ours)),
     )
 
@@ -119,7 +123,12 @@ def fig9cd_throughput_dp(results: Results) -> Rendered:
                 name=f"{id}_scaling", title="Weak scaling: throughput per GPU against 8", frame=scaling(frame)
             ),
         ),
-        pictures=tuple(pictures),
+        pictures=(
+            *pictures,
+            speedup_picture(
+                means, f"{id}_speedups", "Fig. 9c, 9d: mean speedups beside the paper's", READINGS
+            ),
+        ),
         notes=(*notes, *remarks(ours)),
     )
 

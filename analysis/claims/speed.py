@@ -56,9 +56,13 @@ def _speedups(
         if refused:
             yield Finding(origin=origin, verdict=Verdict.OPEN, paper="", ours=str(key), note=refused)
             return
-    means = against_paper(speedups(rows, keys), ["model", *extra], figures)
+    each = speedups(rows, keys)
+    means = against_paper(each, ["model", *extra], figures)
+    groups = each.dropna(subset=["speedup"]).groupby(["model", *extra, "compared_with"])["speedup"]
+    behind = (groups.agg(lambda values: int((values < 1).sum()))).to_dict()
     for one in records(means.dropna(subset=["paper_mean_speedup", "mean_speedup"])):
         close = abs(one["error_percent"]) <= 10 and one["mean_speedup"] > 1
+        slower = behind[(one["model"], *(one[name] for name in extra), one["compared_with"])]
         reading = f", reading {one['reading']}" if "reading" in extra else ""
         yield Finding(
             origin=origin,
@@ -66,7 +70,8 @@ def _speedups(
             paper=f"{one['figure']} against {method(one['compared_with']).name}: "
             f"{one['paper_mean_speedup']:.2f}×",
             ours=f"{one['mean_speedup']:.3f}× over {one['settings']} settings{reading}",
-            note=f"{one['error_percent']:+.1f}%; within 10% and above 1 counts",
+            note=f"{one['error_percent']:+.1f}%; within 10% and above 1 counts"
+            + (f"; BitPipe is the slower one in {slower} of them" if slower else ""),
         )
 
 

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from analysis.artefacts.table5 import choices
-from analysis.artefacts.throughput import scaling
+from analysis.artefacts.throughput import READINGS, scaling
 from analysis.artefacts.tradeoff import best_of, break_even
+from analysis.speedup_figure import speedup_picture
 from analysis.speedups import against_paper, speedups, summary
 
 
@@ -134,3 +135,21 @@ def test_printed_values_and_assumptions_are_kept_apart() -> None:
     assert set(assumptions["status"]) == {"stated", "inferred", "assumed"}
     assert assumptions.notna().all().all()
     assert "global_batch" not in pd.read_csv(folder / "table5_best.csv")
+
+
+def test_mean_speedups_are_drawn_beside_the_paper_s_one_bar_per_reading() -> None:
+    means = pd.DataFrame(
+        {
+            "model": "bert_64",
+            "origin": "simulated",
+            "reading": ["fixed_batch", "n_is_d"],
+            "compared_with": "dapple",
+            "mean_speedup": [1.2, 1.3],
+            "figure": "fig9c",
+            "paper_mean_speedup": 1.28,
+        }
+    )
+    (axes,) = speedup_picture(means, "x", "x", READINGS).figure.axes
+    heights = [bar.get_y() + bar.get_height() for bar in axes.patches]
+    assert heights == pytest.approx([1.28, 1.2, 1.3])
+    assert len({bar.get_hatch() for bar in axes.patches}) == 3, "told apart without colour"
