@@ -18,6 +18,7 @@ what:
   report                     one HTML page with everything
   compare A B                A and B: DIR or DIR:column=value,…; exit status 1 if B is slower
   verify                     --results against --reference, point by point; exit status 1 unless all agree
+  artifact                   writes the table of ARTIFACT.md from the configurations
   dashboard ENTITY/PROJECT   a wandb workspace and report; --dry-run prints their JSON
 """
 ARGUMENTS = {"compare": ("A", "B"), "dashboard": ("ENTITY/PROJECT",)}
@@ -121,6 +122,13 @@ def _verify(arguments: argparse.Namespace) -> int:
     return show(verify(arguments.results, arguments.reference), arguments.results)
 
 
+def _artifact(_: argparse.Namespace) -> int:
+    from analysis.artifact import write
+
+    print(write())
+    return 0
+
+
 def _dashboard(arguments: argparse.Namespace) -> int:
     from analysis.dashboard import dry_run, publish
 
@@ -139,6 +147,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "report": _report,
     "compare": _compare,
     "verify": _verify,
+    "artifact": _artifact,
     "dashboard": _dashboard,
 }
 
