@@ -67,6 +67,7 @@ class GridSweeper(Sweeper):
     def sweep(self, arguments: list[str]) -> Any:
         parser = OverridesParser.create(config_loader=self.context.config_loader)
         jobs = expand(self.params or {}, self.points or [], arguments, parser)
+        assert self.launcher is not None  # setup made it
         return self.launcher.launch(jobs, initial_job_idx=0)
 
 
