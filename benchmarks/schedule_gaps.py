@@ -12,11 +12,13 @@ import random
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from bitpipe.schedule import UNIT, ScheduleSpec, generate, held_chunks, lower_bound
+from bitpipe.schedule import UNIT, ScheduleSpec, check_schedule, evaluate, generate, held_chunks, lower_bound
 from bitpipe.schedule.codes import Codes
+from bitpipe.schedule.list_scheduling import rows_by_start
 from bitpipe.schedule.search.fast import improve, starts_of
 from bitpipe.schedule.search.problem import Problem
 
@@ -56,7 +58,11 @@ def row_of(depth: int, count: int, lattices: int) -> dict[str, object]:
     if best > bound:
         better = improve(problem, chain([rule], seeds(codes, lattices)), round(bound * CHUNKS), 0)
         assert better
-        found = min(best, problem.units(better[0]))
+        rows = rows_by_start(codes, better[1])
+        order = replace(own, orders=tuple(codes.actions(row) for row in rows))
+        check_schedule(order)
+        assert max(held_chunks(order)) <= cap
+        found = min(best, evaluate(order).makespan)
     return {
         "depth": depth,
         "micro_batches": count,

@@ -124,14 +124,24 @@ def list_pass(
 def from_priority(
     problem: Problem, priority: Sequence[float], goal: int, rounds: int, *, patient: bool
 ) -> Iterator[Placed]:
-    """Schedules within the cap from one seed: a list pass, then justification."""
-    found = _within_cap(problem, problem.graph, priority, patient)
-    if found:
-        yield found
-    else:  # a capped pass can deadlock; its uncapped order still is a good seed
-        found = list_pass(problem.graph, problem.transfer, priority, None)
-        assert found
-    yield from justified(problem, found[1], goal, rounds, patient=patient)
+    """Schedules within the cap from one seed: a list pass, then justification.
+
+    A capped pass can deadlock. Then there are two ways on: to take chunks strictly by priority, and
+    to justify the order without the cap, which is no answer but a good start.
+    """
+    graph, transfer, cap = problem.graph, problem.transfer, problem.cap
+    found = list_pass(graph, transfer, priority, cap, patient=patient)
+    starts = [found]
+    if not found:
+        starts = [
+            list_pass(graph, transfer, priority, cap, in_order=True, patient=patient),
+            list_pass(graph, transfer, priority, None, patient=patient),
+        ]
+    for place, start in enumerate(starts):
+        if start:
+            if place == 0:
+                yield start
+            yield from justified(problem, start[1], goal, rounds, patient=patient)
 
 
 def justified(
