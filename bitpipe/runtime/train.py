@@ -21,11 +21,11 @@ def train_block(
     Jobs take turns, one iteration each, and every second round in reverse, so that what slows
     the machine down for a while slows all of them.
     """
+    settle()  # before anything is built, so that what an earlier block has left is let go of
     members: list[Member] = []
     for number, run in enumerate(runs):
         world.board[0], world.board[1], world.board[2] = number, -1, BUSY
         members.append(Member(run, world))
-    settle()
     for iteration in range(max(run.job.iterations for run in runs)):
         order = [m for m in enumerate(members) if iteration < m[1].run.job.iterations]
         for number, member in order if iteration % 2 == 0 else reversed(order):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from training import RandomData, job_of, links_of, model_of
+from training import RandomData, bytes_alive, job_of, links_of, model_of
 
 from bitpipe.job import Job
 from bitpipe.models.memory import stage_memory
@@ -72,3 +72,13 @@ def test_two_directions_hold_two_copies(pool_of: Callable[[int], Pool]) -> None:
     embedding = model_of().vocabulary * model_of().hidden * 8
     # Under DAPPLE first and last device hold the embedding; Chimera's two ends share one copy each.
     assert both == 2 * (single - 2 * embedding) + 2 * embedding
+
+
+def test_ranks_that_train_again_have_let_go_of_what_they_trained_before() -> None:
+    job = job_of("bitpipe", 2, 2, iterations=1, measured=1)
+    with Pool(2) as pool:
+        run(pool, job)
+        once = pool.call(bytes_alive)
+        for _ in range(3):
+            run(pool, job)
+        assert pool.call(bytes_alive) == once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -227,3 +228,10 @@ def worst_difference(trained: Sequence[Trained], expected: Reference) -> float:
         seen |= set(rank.weights)
     assert seen == set(expected.weights)
     return worst
+
+
+def bytes_alive(world: World) -> int:
+    """Bytes of all tensors that this rank (0) still holds, garbage included."""
+    gc.unfreeze()
+    tensors = [one for one in gc.get_objects() if type(one) in (torch.Tensor, torch.nn.Parameter)]
+    return sum({one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}.values())
