@@ -20,13 +20,12 @@ from experiments.attempt import begin, end
 from experiments.block import Block
 from experiments.cell import CLOCKS, Cell
 from experiments.data import WITHOUT_DATA, dataset_of
+from experiments.finishing import finish
 from experiments.link_scaling import Scale, links_of, scale_of
-from experiments.rank_rows import reduced_rows
 from experiments.record import Cause, Record, Status
 from experiments.repeats import together
 from experiments.store import Store
 from experiments.targets import target_of
-from experiments.wandb_sink import publish
 
 _COMPILING = 300.0  # seconds in which a rank that compiles its layers need not show progress
 
@@ -110,17 +109,11 @@ class _Begun:
             self.finish(cell, status=Status.FAILED, cause=cause)
 
     def finish(self, cell: Cell, **changes: Any) -> None:
-        """End an attempt: the record first, then wandb's copy, then the record with what became of it."""
+        """End an attempt: write its record, and wandb's copy, once."""
         if cell.id in self.ended:
             return
         self.ended.add(cell.id)
-        settings = self.block.settings.wandb
-        record = end(self.records[cell.id], **changes)
-        if settings.mode != "disabled":
-            self.store.write(replace(record, wandb={"state": "pending"}))
-            folder = self.folder(cell)
-            record = replace(record, wandb=publish(record, reduced_rows(folder), folder, settings))
-        self.store.write(record)
+        record = finish(end(self.records[cell.id], **changes), self.store, self.block.settings.wandb)
         self.records[cell.id] = record
         self.report(record, str(cell))
 

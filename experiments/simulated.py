@@ -11,6 +11,7 @@ from bitpipe.simulate.unit_calibration import UnitCalibration
 from experiments.attempt import begin, end
 from experiments.block import Block
 from experiments.cell import Cell
+from experiments.finishing import finish
 from experiments.record import Cause, Record, Status
 from experiments.store import Store
 from experiments.unit_costs import simulate_in_units
@@ -30,8 +31,7 @@ def simulate(cell: Cell, block: Block) -> Record:
         record = end(record, status=Status.INVALID, cause=Cause(kind="input", message=str(error)))
     except Exception as error:
         record = end(record, status=Status.FAILED, cause=Cause.of(error))
-    store.write(record)
-    return record
+    return finish(record, store, block.settings.wandb)
 
 
 def _predicted(record: Record, found: Prediction, cell: Cell, store: Store, timelines: bool) -> Record:

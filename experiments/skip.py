@@ -25,9 +25,7 @@ def pending(sweep: Sweep, say: Callable[[str], None]) -> list[Block]:
     done = {id: record for id, record in found.items() if _precise(record, sweep.settings.repeats)}
     if len(found) > len(done):
         few = len(found) - len(done)
-        say(
-            f"{few} of {len(sweep.cells)} cells have fewer than {sweep.settings.repeats} repeats: run again"
-        )
+        say(f"{few} of {len(sweep.cells)} cells have fewer than {sweep.settings.repeats} repeats: run again")
     if done:
         say(f"{len(done)} of {len(sweep.cells)} cells are finished and skipped (rerun=true runs them again)")
     foreign = sum(_foreign(record) for record in done.values())

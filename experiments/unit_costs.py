@@ -11,6 +11,7 @@ from bitpipe.simulate.units import simulate_units
 from experiments.attempt import begin, end
 from experiments.block import Block
 from experiments.cell import Cell
+from experiments.finishing import finish
 from experiments.record import Record, Status
 from experiments.store import Store
 
@@ -40,8 +41,7 @@ def simulate_in_units(cell: Cell, block: Block) -> Record:
     metrics, devices, timeline = figures(cell)
     name = store.write_timeline(record, timeline)
     record = end(record, status=Status.OK, cause=None, metrics=metrics, devices=devices, timeline=name)
-    store.write(record)
-    return record
+    return finish(record, store, block.settings.wandb)
 
 
 def figures(cell: Cell) -> tuple[dict[str, Any], dict[str, list[Any]], Timeline]:

@@ -185,3 +185,11 @@ def test_a_defect_of_ours_fails_the_blocks_cells_with_its_traceback(
     assert record.cause is not None
     assert record.cause.message == "KeyError: 'surprise'"
     assert "Traceback" in str(record.cause.traceback)
+
+
+def test_a_simulated_cell_is_logged_where_wandb_is_asked_for(planned: Plan) -> None:
+    for mode, state in (("null", "off"), ("offline", "offline")):
+        (one,) = planned(f"backend=simulate depth=4 rerun=true wandb.mode={mode}").blocks
+        (record,) = run_block(one, lambda *_: None)
+        assert record.wandb["state"] == state
+        assert Store(one.settings.results).read(record.cell, record.attempt).wandb == record.wandb  # type: ignore[union-attr]
