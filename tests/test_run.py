@@ -47,7 +47,7 @@ def test_help_takes_less_than_two_seconds() -> None:
         (["method.cp=4"], "method.cp: no such key (did you mean method.cap?)"),
         (["cluster=a80"], "did you mean a800?"),
         (["method=bitpipe,dapple"], "method=bitpipe,dapple: several values need a sweep (add -m)"),
-        (["+experiment=table6", "-m"], "did you mean table6_ablation?"),
+        (["+experiment=table6_abl", "-m"], "did you mean table6_ablation?"),
         (["rerun=perhaps"], "rerun=perhaps: Value 'perhaps' is not a valid bool"),
         (["depth=["], "depth=["),
         (["foo"], "foo: not KEY=VALUE"),
