@@ -26,8 +26,9 @@ def decide(rows: pd.DataFrame, name: str, value: str, digits: int = 9) -> str | 
     """The name of the row with the highest value, if it stands out.
 
     Intervals are the columns ``<value>_low`` and ``<value>_high``; a row without them counts
-    as a point. Rows that equal the best one to ``digits`` digits tie with it; rows whose
-    interval overlaps the best one's leave it undecided.
+    as a point. Rows that equal the best one to ``digits`` digits tie with it; rows whose interval
+    overlaps the best one's leave it undecided, or where both were measured in the same repeats, rows
+    whose ratio to the best one has an interval that reaches 1.
 
     Returns:
         ``best``, ``tie: a, b`` or ``undecided: a, b``; None if fewer than two rows have a value.
@@ -37,12 +38,19 @@ def decide(rows: pd.DataFrame, name: str, value: str, digits: int = 9) -> str | 
         return None
     best = max(valid, key=lambda row: float(row[value]))
     equal = [row for row in valid if abs(row[value] / best[value] - 1) < 10**-digits]
-    close = [row for row in valid if interval_end(row, value, "high") >= interval_end(best, value, "low")]
+    close = [row for row in valid if row is best or _reaches(row, best, value)]
     if any(row not in equal for row in close):
         return "undecided: " + ", ".join(row[name] for row in valid if row in close or row in equal)
     if len(equal) > 1:
         return "tie: " + ", ".join(row[name] for row in equal)
     return str(best[name])
+
+
+def _reaches(row: Mapping[str, Any], best: Mapping[str, Any], value: str) -> bool:
+    paired = _paired(row, best) if value == "samples_per_s" else None
+    if paired is not None:
+        return paired[1] >= 1
+    return interval_end(row, value, "high") >= interval_end(best, value, "low")
 
 
 def interval_end(row: Mapping[str, Any], value: str, which: str) -> float:
@@ -60,17 +68,23 @@ def ratio_interval(
     within the repeats, from which what both have in common has dropped out. Else it is what the two
     rows' own intervals leave open; (None, None) without those.
     """
-    one, other = row.get("metrics"), base.get("metrics")
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        paired = paired_ratio(one, other, int(row["measured"]))
-        if paired is not None:
-            return paired[1:]
+    paired = _paired(row, base)
+    if paired is not None:
+        return paired
     names = ("samples_per_s_low", "samples_per_s_high")
     if any(pd.isna(side.get(name, pd.NA)) for side in (row, base) for name in names):
         return None, None
     low, high = (float(row[name]) for name in names)
     base_low, base_high = (float(base[name]) for name in names)
     return low / base_high, high / base_low
+
+
+def _paired(row: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[float, float] | None:
+    one, other = row.get("metrics"), base.get("metrics")
+    if not (isinstance(one, Mapping) and isinstance(other, Mapping)):
+        return None
+    found = paired_ratio(one, other, int(row["measured"]))
+    return None if found is None else found[1:]
 
 
 EQUAL = {

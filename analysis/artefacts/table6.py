@@ -137,8 +137,8 @@ def layout(frame: pd.DataFrame) -> Grid:
         lines = [_line(key, group) for key, group in rows.groupby(ROW, sort=True)]
         blocks.append(Block(title=_heading(str(origin), rows), rows=tuple(lines)))
     notes = (
-        "Bold: best of the row; underlined: second. Undecided: the 95% intervals of these variants over "
-        "their repeats overlap, or without repeats their ranges over the second half of their iterations.",
+        "Bold: best of the row; underlined: second. Undecided: their ranges over the second half of the "
+        "iterations overlap, or with repeats the 95% interval of their ratio within repeats reaches 1.",
         *_comparability(frame),
     )
     header = ("D", "B̂", *(look.name for look in VARIANTS.values()), "best", "remarks")

@@ -158,3 +158,4 @@ def test_ratios_are_formed_within_each_repeat(tmp_path: Path) -> None:
     assert row["origin"] == "measured"
     assert (row["ratio_to_full_low"], row["ratio_to_full_high"]) == pytest.approx((0.5, 0.5))
     assert (row["samples_per_s_low"], row["samples_per_s_high"]) == (0.1, 99.0)
+    assert row["verdict"] == "full"  # though the two intervals overlap
