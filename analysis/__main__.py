@@ -18,6 +18,7 @@ what:
   report                     one HTML page with everything
   compare A B                A and B: DIR or DIR:column=value,…; exit status 1 if B is slower
   verify                     --results against --reference, point by point; exit status 1 unless all agree
+  reference                  makes --reference anew from --results
   artifact                   writes the table of ARTIFACT.md from the configurations
   dashboard ENTITY/PROJECT   a wandb workspace and report; --dry-run prints their JSON
 """
@@ -59,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("results/reference"),
         metavar="DIR",
-        help="verify: the expected results (default: results/reference)",
+        help="verify, reference: the expected results (default: results/reference)",
     )
     parser.add_argument("--by", default="cell", help="compare: pair by cell (default), method or cluster")
     parser.add_argument("--noise", type=float, default=1.0, metavar="PERCENT", help="compare: default 1")
@@ -122,6 +123,13 @@ def _verify(arguments: argparse.Namespace) -> int:
     return show(verify(arguments.results, arguments.reference), arguments.results)
 
 
+def _reference(arguments: argparse.Namespace) -> int:
+    from analysis.reference import make
+
+    print(f"{make(arguments.results, arguments.reference)} records in {arguments.reference}")
+    return 0
+
+
 def _artifact(_: argparse.Namespace) -> int:
     from analysis.artifact import write
 
@@ -147,6 +155,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "report": _report,
     "compare": _compare,
     "verify": _verify,
+    "reference": _reference,
     "artifact": _artifact,
     "dashboard": _dashboard,
 }

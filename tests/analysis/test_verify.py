@@ -221,3 +221,20 @@ def test_a_folder_that_holds_nothing_is_bad_input(
         folder.mkdir()
     assert main(["verify", "--results", str(reference), "--reference", str(folder)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_reference_made_of_results_agrees_with_them_and_holds_nothing_else(tmp_path: Path) -> None:
+    results, made = result_set(tmp_path / "results"), tmp_path / "made"
+    cell = make_cell(variant="full").id
+    (results / "cells" / cell / "a1" / "rank0.jsonl").write_text("{}\n")
+    (results / "cells" / ("0" * 12) / "a1").mkdir(parents=True)  # of no experiment
+    assert main(["reference", "--results", str(results), "--reference", str(made)]) == 0
+    assert list(verdicts(results, made)) == [Verdict.AGREES]
+    assert {path.name for path in made.glob("cells/*/*/*")} == {"record.json"}
+    assert len(list(made.glob("cells/*"))) == 8
+
+
+def test_no_reference_is_made_of_a_sweep_with_a_hole(tmp_path: Path) -> None:
+    results, made = result_set(tmp_path / "results", leave_out="full"), tmp_path / "made"
+    assert main(["reference", "--results", str(results), "--reference", str(made)]) == 2
+    assert not made.exists()
