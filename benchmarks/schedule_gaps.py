@@ -25,6 +25,7 @@ from bitpipe.schedule.search.problem import Problem
 OUT = Path(__file__).resolve().parent.parent / "results" / "bench" / "schedule_gaps.csv"
 POINTS = ((8, 32), (8, 64), (16, 32), (16, 64), (16, 128), (32, 64), (32, 128))
 CHUNKS = 2
+CHEAP = 2048  # actions; larger schedules get fewer lattices, so that each takes about as long
 
 
 def seeds(codes: Codes, count: int) -> Iterator[list[float]]:
@@ -56,7 +57,8 @@ def row_of(depth: int, count: int, lattices: int) -> dict[str, object]:
     found = best = problem.units(span)
     assert max(held_chunks(own)) <= cap
     if best > bound:
-        better = improve(problem, chain([rule], seeds(codes, lattices)), round(bound * CHUNKS), 0)
+        some = seeds(codes, max(1, lattices * CHEAP // max(CHEAP, codes.total)))
+        better = improve(problem, chain([rule], some), round(bound * CHUNKS), 0)
         assert better
         rows = rows_by_start(codes, better[1])
         order = replace(own, orders=tuple(codes.actions(row) for row in rows))
@@ -80,20 +82,20 @@ def row_of(depth: int, count: int, lattices: int) -> dict[str, object]:
 def main() -> int:
     """Print and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=80, help="random lattices per open point")
+    parser.add_argument("--seeds", type=int, default=80, help="lattices per open point, fewer if large")
     parser.add_argument("--depth", type=int, help="only this D")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     rows = []
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     for depth, count in POINTS:
         if given.depth in (None, depth):
             rows.append(row_of(depth, count, given.seeds))
             print(rows[-1], flush=True)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    with given.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+            with given.out.open("w", newline="") as file:
+                writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
     return 0
 
 
