@@ -106,6 +106,7 @@ def settings_of(config: Mapping[str, Any], launcher: str = "local") -> RunSettin
         repeats=_repeats(config, launcher),
         timelines=config["timelines"],
         watchdog_s=config["watchdog_s"],
+        max_lag=config["max_lag"],
         wandb=WandbSettings(
             mode=choose("wandb.mode", mode, ("offline", "online", "disabled")),
             project=wandb["project"],

@@ -51,8 +51,9 @@ def together(repeats: Sequence[Mapping[str, Any]], *, measured: int, measurement
         "samples_per_s_low": low,
         "samples_per_s_high": high,
     }
-    if "lag_seconds" in metrics:
-        metrics["lag_seconds"] = max(one["lag_seconds"] for one in repeats)
+    for name in ("lag_seconds", "lag_share"):
+        if name in metrics:
+            metrics[name] = max(one[name] for one in repeats)
     return metrics
 
 

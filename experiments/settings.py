@@ -33,6 +33,8 @@ class RunSettings:
         repeats: how often a block's cells are measured, one rotation after another.
         timelines: keep one iteration's timeline beside each record.
         watchdog_s: seconds without progress of any rank before a run counts as hung.
+        max_lag: largest delay of an emulated run behind its nominal times, as a share of an
+            iteration; a run that exceeds it has failed, the machine being too busy for it.
         wandb: the sink.
     """
 
@@ -44,4 +46,5 @@ class RunSettings:
     repeats: int = 1
     timelines: bool = True
     watchdog_s: float = 60.0
+    max_lag: float = 0.02
     wandb: WandbSettings = field(default_factory=WandbSettings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,7 +30,7 @@ class NonFiniteLoss(RuntimeError):
     """A micro-batch's loss is NaN or infinite."""
 
 
-class Interpreter:
+class Interpreter(ABC):
     """Runs one rank's row, iteration after iteration.
 
     Attributes:
@@ -101,8 +102,9 @@ class Interpreter:
             return self._wait, (slot, tag, message, self._releases.get(at, ())), mark
         return self._send, (at, message, rank, tag, self._links.between(plan.rank, rank)), mark
 
+    @abstractmethod
     def _work(self, at: int, action: Action) -> Callable[[Any], None]:
-        raise NotImplementedError
+        """The method that performs a compute action, collective or STEP; takes (position, action)."""
 
     def _recv(self, argument: tuple[int, int, int]) -> None:
         self._mailbox.post(*argument)

@@ -122,6 +122,15 @@ class RunResult:
         return max((max(report.lag, default=0.0) for report in self.reports), default=0.0)
 
     @property
+    def lag_share(self) -> float:
+        """Deadline clock: the largest delay as a share of its iteration, of those that count; else 0."""
+        if not self.reports or not self.reports[0].lag:
+            return 0.0
+        counted = slice(-self.job.measured, None)
+        lag = self.reports[0].lag[counted]  # the same on every rank, as the seconds are
+        return max(late / seconds for late, seconds in zip(lag, self.seconds[counted], strict=True))
+
+    @property
     def mean_seconds(self) -> float:
         """Mean of the iterations that count, as in the paper the last ones."""
         counted = self.seconds[-self.job.measured :]

@@ -108,6 +108,22 @@ def test_scaled_links_weigh_as_much_against_compute_as_the_clusters_do(block: Bl
     assert gradient / forward == pytest.approx(modelled_gradient / scale.modelled_forward_seconds)
 
 
+@pytest.mark.parametrize(("max_lag", "status"), [(0.0, Status.FAILED), (1.0, Status.OK)])
+def test_an_emulated_run_counts_only_if_its_ranks_keep_up(
+    planned: Plan, max_lag: float, status: Status
+) -> None:
+    job = TINY.replace("virtual", "emulate")
+    (block,) = planned(f"{job} method=dapple wandb.mode=disabled max_lag={max_lag}").blocks
+    (record,) = run_block(block, lambda record, name: None)
+    assert record.status is status, record.cause
+    assert 0 < record.metrics["lag_share"] < 1
+    if status is Status.FAILED:
+        assert record.cause is not None
+        assert record.cause.kind == "lag"
+        assert f"{record.metrics['lag_share']:.1%} of an iteration, max_lag=0 " in record.cause.message
+        assert "samples_per_s" not in record.metrics
+
+
 def test_sizes_agree_with_the_runtime() -> None:
     assert ITEM_BYTES.items() <= link_scaling.ITEM_BYTES.items()
 

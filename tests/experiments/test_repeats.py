@@ -96,7 +96,8 @@ def test_packed_cells_on_gpus_are_measured_three_times(
 
 @pytest.mark.parametrize("backend", ["virtual", "emulate"])
 def test_ranks_measure_a_block_repeatedly_and_its_cells_are_paired(planned: Plan, backend: str) -> None:
-    jobs = [f"{RANKS} backend={backend} repeats=3 method={name}" for name in ("bitpipe", "dapple")]
+    wanted = f"{RANKS} backend={backend} repeats=3 max_lag=1"
+    jobs = [f"{wanted} method={name}" for name in ("bitpipe", "dapple")]
     sweep = planned(*jobs)
     (block,) = sweep.blocks
     one, other = run_block(block, lambda record, name: None)
