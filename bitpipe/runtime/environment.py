@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import time
@@ -88,7 +89,11 @@ def run_rank_from_environment(runs: Sequence[Run]) -> list[RunResult] | None:
     )
     try:
         reports = train_block(World(rank=where.rank, size=where.size), runs)
+        dist.barrier()  # nobody closes connections that another rank still reads from
     finally:
+        # Models and groups refer to each other: what the collector finds only at the interpreter's
+        # exit would end threads there that can no longer be joined, and the process with them.
+        gc.collect()
         dist.destroy_process_group()
     return None if reports is None else finished(runs, reports, started)
 
