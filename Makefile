@@ -39,7 +39,8 @@ bench: install  ## timings of schedules, simulator, runtime and start-up, into r
 
 # Local on purpose, also where sbatch is: this is the laptop's reproduction.
 RUN := $(BIN)/python run.py hydra/launcher=local results=$(RESULTS) draw=false
-EXPERIMENTS := $(basename $(notdir $(wildcard conf/experiment/*.yaml)))
+# The paper's; plan and frontier, which search, are commands of their own.
+EXPERIMENTS := $(filter-out plan frontier, $(basename $(notdir $(wildcard conf/experiment/*.yaml))))
 
 smoke: install  ## Table 6, simulated, and one virtual row with real ranks: the chain in a few minutes
 	$(RUN) +experiment=table6_ablation backend=simulate -m
