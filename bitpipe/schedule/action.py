@@ -44,7 +44,9 @@ class Kind(StrEnum):
 COMPUTE = frozenset({Kind.F, Kind.B, Kind.I, Kind.W})
 DOWN, UP = 0, 1
 PIPE_LETTERS = "du"
-_TEXT = re.compile(r"([FBIW]|(?:RECV|WAIT|SEND)_[FB])(\d+)@(\d+)([du])|(SYNC|TIE)@(\d+)([du])|STEP")
+_TEXT = re.compile(
+    r"([FBIW]|(?:RECV|WAIT|SEND)_[FB])(\d{1,18})@(\d{1,18})([du])|(SYNC|TIE)@(\d{1,18})([du])|STEP"
+)
 
 
 class Action(NamedTuple):

@@ -12,7 +12,7 @@ from bitpipe.schedule.action import COMPUTE, Action, Kind
 from bitpipe.schedule.collector import paused
 from bitpipe.schedule.errors import ProgramError, at, stuck
 from bitpipe.schedule.program import Program
-from bitpipe.schedule.schedule import Schedule, pipe_of
+from bitpipe.schedule.schedule import Schedule, pipe_of, pipe_rule
 
 # Looking a member up in its enumeration is slow, and these loops see a million instructions.
 _F, _B, _I, _W = Kind.F, Kind.B, Kind.I, Kind.W
@@ -67,9 +67,8 @@ def complete(schedule: Schedule) -> None:
                     f"{action} lies outside {count} micro-batches and {stages} stages",
                 )
             if pipe != pipes[micro_batch]:
-                raise at(
-                    schedule.orders, device, position, f"{action}: the micro-batch belongs to the other pipe"
-                )
+                rule = pipe_rule(count) if placement.bidirectional else "all go down where there is one pipe"
+                raise at(schedule.orders, device, position, f"{action} is in the wrong pipe: {rule}")
             if table[pipe][stage] != device:
                 raise at(
                     schedule.orders,

@@ -15,7 +15,7 @@ from bitpipe.errors import InputError
 from bitpipe.schedule.action import DOWN, Action, Kind
 from bitpipe.schedule.schedule import Schedule
 
-_CELL = re.compile(r"(\d+)([FBIW])(\d+)")
+_CELL = re.compile(r"(\d{1,18})([FBIW])(\d{1,18})")
 _OVERLAP = re.compile(r"\((.*)\)OVERLAP_F_B")
 
 
@@ -39,17 +39,27 @@ def to_torch_csv(schedule: Schedule) -> str:
     return out.getvalue()
 
 
-def from_torch_csv(text: str) -> list[list[Action]]:
+def from_torch_csv(text: str, source: str = "csv") -> list[list[Action]]:
     """Rows of actions from such a text; see :func:`bitpipe.schedule.schedule_from_rows`.
 
+    Args:
+        source: what errors call the text.
+
     Raises:
-        InputError: a cell is not a compute action.
+        InputError: a cell is not a compute action; the message names the line.
     """
-    return [
-        [action for cell in row for action in _actions(cell)]
-        for row in csv.reader(io.StringIO(text))
-        if any(cell.strip() for cell in row)
-    ]
+    reader = csv.reader(io.StringIO(text))
+    rows = []
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                rows.append([action for cell in row for action in _actions(cell)])
+    except InputError as error:
+        key = f"{source} line {reader.line_num}: {error.key}"
+        raise InputError(key, error.value, error.allowed, error.hint) from error
+    except csv.Error as error:
+        raise InputError("csv", source, f"line {reader.line_num}: {error}") from error
+    return rows
 
 
 def _actions(cell: str) -> list[Action]:

@@ -11,7 +11,7 @@ from bitpipe.schedule.methods import METHODS, Method, Plan
 from bitpipe.schedule.own import is_own, own_method, own_schedule
 from bitpipe.schedule.placement import PLACEMENTS, Placement
 from bitpipe.schedule.schedule import Schedule
-from bitpipe.schedule.spec import ScheduleSpec
+from bitpipe.schedule.spec import ScheduleSpec, check_size
 
 
 def method_of(spec: ScheduleSpec) -> Method:
@@ -50,6 +50,7 @@ def generate(spec: ScheduleSpec, costs: Costs | None = None) -> Schedule:
     if spec.split_backward and not method.can_split:
         able = ", ".join(name for name, other in METHODS.items() if other.can_split)
         raise InputError("split_backward", True, f"{method.title} does not split it", f"these do: {able}")
+    check_size(spec, placement.stages)
     count, empty = _micro_batches(spec, method, placement)
     codes = Codes(placement=placement, micro_batches=count, split_backward=spec.split_backward)
     plan = Plan(

@@ -36,8 +36,8 @@ from bitpipe.schedule.evaluation import UNIT, start_times
 from bitpipe.schedule.exchange import from_torch_csv
 from bitpipe.schedule.methods.base import Method, Plan
 from bitpipe.schedule.placement import PLACEMENTS, Placement
-from bitpipe.schedule.schedule import Schedule
-from bitpipe.schedule.spec import ScheduleSpec
+from bitpipe.schedule.schedule import Schedule, pipe_rule
+from bitpipe.schedule.spec import ScheduleSpec, check_size
 
 FILE = "file:"
 _COMPUTE = {Kind.F, Kind.B, Kind.I, Kind.W}
@@ -58,15 +58,19 @@ def own_schedule(spec: ScheduleSpec) -> Schedule:
     for key in ("early_forward", "pad"):
         if getattr(spec, key):
             raise InputError(key, True, "a schedule of your own has a fixed order")
+    check_size(spec, spec.depth * (spec.chunks or 1))
     made = _from_file(spec) if spec.method.startswith(FILE) else _from_function(spec)
-    if isinstance(made, Schedule):
-        schedule = replace(made, method=spec.method, cap=made.cap if spec.cap is None else spec.cap)
-    else:
-        schedule = schedule_from_rows(made, spec)
-    _matches(spec, schedule)
-    check_schedule(schedule)
-    codes = Codes.of(schedule)
-    start_times(codes, [codes.encode(order) for order in schedule.orders], UNIT.steps(codes))
+    try:
+        if isinstance(made, Schedule):
+            schedule = replace(made, method=spec.method, cap=made.cap if spec.cap is None else spec.cap)
+        else:
+            schedule = schedule_from_rows(made, spec)
+        _matches(spec, schedule)
+        check_schedule(schedule)
+        codes = Codes.of(schedule)
+        start_times(codes, [codes.encode(order) for order in schedule.orders], UNIT.steps(codes))
+    except ProgramError as error:
+        raise ProgramError(f"{spec.method}: {error.reason}", error.grid) from error
     return schedule
 
 
@@ -154,31 +158,29 @@ def _read_placement(orders: tuple[tuple[Action, ...], ...], spec: ScheduleSpec) 
                 raise at(orders, device, position, f"{action}: the stage also lies on device {where[key]}")
     both = any(pipe == UP for pipe, _ in where)
     stages = max(stage for _, stage in where) + 1
+    for pipe in (DOWN, UP) if both else (DOWN,):
+        missing = next((stage for stage in range(stages) if (pipe, stage) not in where), None)
+        if missing is not None:
+            raise ProgramError(
+                f"no device holds stage {missing}{PIPE_LETTERS[pipe]}, but the last stage is {stages - 1}"
+            )
     if stages % depth:
         near = f"nearest: {stages // depth * depth or depth} or {(stages // depth + 1) * depth}"
         raise InputError("stages", stages, f"expected a multiple of the {depth} devices (rows)", near)
     tables = tuple(
-        tuple(where.get((pipe, stage), -1) for stage in range(stages))
-        for pipe in ((DOWN, UP) if both else (DOWN,))
+        tuple(where[pipe, stage] for stage in range(stages)) for pipe in ((DOWN, UP) if both else (DOWN,))
     )
     chunks = stages // depth
     for name in PLACEMENTS:
         if name == "sequential" and chunks != 1:
             continue
         placement = Placement(name=name, depth=depth, chunks=chunks, bidirectional=both)
-        if all(
-            found in (-1, expected)
-            for row, named in zip(tables, placement.table, strict=True)
-            for found, expected in zip(row, named, strict=True)
-        ):
+        if tables == placement.table:
             return placement
-    for pipe, table in enumerate(tables):
-        if -1 in table:
-            raise ProgramError(f"no device holds stage {table.index(-1)}{PIPE_LETTERS[pipe]}")
     return Placement(name="own", depth=depth, chunks=chunks, bidirectional=both, own=tables)
 
 
-def _from_file(spec: ScheduleSpec) -> list[list[str]] | list[list[Action]]:
+def _from_file(spec: ScheduleSpec) -> list[list[Action]]:
     path = Path(spec.method.removeprefix(FILE))
     try:
         text = path.read_text(encoding="utf-8")
@@ -189,18 +191,31 @@ def _from_file(spec: ScheduleSpec) -> list[list[str]] | list[list[Action]]:
     except UnicodeDecodeError as error:
         raise InputError("method", spec.method, "expected a text file in UTF-8") from error
     if path.suffix == ".csv":
-        return from_torch_csv(text)
+        return from_torch_csv(text, spec.method)
     lines = (line.partition("#")[0].strip(" \t,") for line in text.splitlines())
-    return [re.split(r"[\s,]+", line) for line in lines if line]
+    return [_row(spec.method, number, line) for number, line in enumerate(lines, 1) if line]
+
+
+def _row(method: str, number: int, line: str) -> list[Action]:
+    try:
+        return [parse_action(text) for text in re.split(r"[\s,]+", line)]
+    except InputError as error:
+        key = f"{method} line {number}: {error.key}"
+        raise InputError(key, error.value, error.allowed, error.hint) from error
 
 
 def _from_function(spec: ScheduleSpec) -> Schedule | list[list[Action | str]]:
     module_name, _, name = spec.method.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except (ModuleNotFoundError, ValueError) as error:
-        reason = f"cannot import {module_name!r}: {error}"
-        raise InputError("method", spec.method, reason, "is it on PYTHONPATH?") from error
+    except (Exception, SystemExit) as error:
+        absent = isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]
+        raise InputError(
+            "method",
+            spec.method,
+            f"cannot import {module_name!r}: {_said(error)}",
+            "is it on PYTHONPATH?" if absent else "",
+        ) from error
     function = getattr(module, name, None)
     if not callable(function):
         functions = [key for key, value in vars(module).items() if inspect.isfunction(value)]
@@ -212,10 +227,16 @@ def _from_function(spec: ScheduleSpec) -> Schedule | list[list[Action | str]]:
         return result if isinstance(result, Schedule) else [list(row) for row in result]
     except (InputError, ProgramError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"the function raised {type(error).__name__}: {error}"
+        reason = f"the function raised {_said(error)}"
         raise InputError("method", spec.method, reason, f"{frame.filename}:{frame.lineno}") from error
+
+
+def _said(error: BaseException) -> str:
+    """The exception's type and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _matches(spec: ScheduleSpec, schedule: Schedule) -> None:
@@ -229,4 +250,6 @@ def _matches(spec: ScheduleSpec, schedule: Schedule) -> None:
     ]
     for key, want, found in asked:
         if want is not None and want != found:
-            raise InputError(key, want, f"the schedule {spec.method} has {key}={found}")
+            both = key == "micro_batches" and schedule.placement.bidirectional
+            hint = f"both pipes together: {pipe_rule(spec.micro_batches)}" if both else ""
+            raise InputError(key, want, f"the schedule {spec.method} has {key}={found}", hint)

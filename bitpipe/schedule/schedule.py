@@ -42,3 +42,14 @@ class Schedule:
 def pipe_of(micro_batch: int, micro_batches: int, bidirectional: bool) -> int:
     """The pipe of a micro-batch: of N, the first ⌈N/2⌉ go down, the others up."""
     return UP if bidirectional and micro_batch >= (micro_batches + 1) // 2 else DOWN
+
+
+def pipe_rule(micro_batches: int) -> str:
+    """The rule of :func:`pipe_of` in words, for two pipes and this N."""
+    down = (micro_batches + 1) // 2
+    here = " and ".join(
+        f"{first}–{last} {way}" if first < last else f"{first} {way}"
+        for first, last, way in ((0, down - 1, "down"), (down, micro_batches - 1, "up"))
+        if first <= last
+    )
+    return f"of N micro-batches the first ⌈N/2⌉ go down, the others up, here {here}"

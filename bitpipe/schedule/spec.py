@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bitpipe.errors import InputError
+
+MOST_ACTIONS = 10_000_000
+"""Larger schedules are refused; one this large takes about a minute and some GB of memory."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleSpec:
@@ -31,3 +36,22 @@ class ScheduleSpec:
     early_forward: bool = False
     split_backward: bool = False
     pad: bool = False
+
+
+def check_size(spec: ScheduleSpec, stages: int) -> None:
+    """Refuse what would take hours to generate, before anything is generated.
+
+    Raises:
+        InputError: more than ``MOST_ACTIONS`` forwards and backwards.
+    """
+    count = spec.micro_batches
+    if spec.pad:
+        count = -(-count // spec.depth) * spec.depth
+    if 2 * count * stages > MOST_ACTIONS:
+        most = MOST_ACTIONS // (2 * stages)
+        raise InputError(
+            "micro_batches",
+            spec.micro_batches,
+            f"{stages} stages make {2 * count * stages} actions, at most {MOST_ACTIONS} are generated",
+            f"nearest: {most}" if most else "take a smaller depth, too",
+        )

@@ -86,7 +86,7 @@ def test_a_deadlock_in_a_file_is_shown_in_its_grid(capsys, tmp_path):
     path.write_text("F0@0d B0@0d F1@0d B1@0d\nF1@1d B1@1d F0@1d B0@1d\n")
     status, out, err = run(capsys, "show", f"file:{path}", "--depth", "2", "--micro-batches", "2")
     assert (status, out) == (2, "")
-    assert err.startswith("deadlock: ")
+    assert err.startswith(f"file:{path}: deadlock: ")
     assert ">B0@0d" in err
     assert "Traceback" not in err
 
@@ -118,6 +118,8 @@ def test_list_names_every_method_and_what_it_needs(capsys):
         (["show", "bitpipe", *D4N4, "--out", "/nowhere/x.svg"], "cannot be written"),
         (["show", "file:/nowhere/schedule.csv", *D4N4], "method"),
         (["show", "no_such_module:function", *D4N4], "method"),
+        (["show", "bitpipe", "--depth", "4", "--micro-batches", "99999999999"], "nearest: 625000"),
+        (["show", "bitpipe", "--depth", "99999999999", "--micro-batches", "4", "--pad"], "at most 10000000"),
         (["draw"], "invalid choice"),
         ([], "required"),
     ],

@@ -176,7 +176,7 @@ def with_row(device: int, change: Callable[[list[Action]], list[Action]]) -> Non
         (lambda row: row[:-1], "is missing on device 0"),
         (lambda row: [*row, row[0]], "comes twice"),
         (lambda row: [*row, parse_action("F0@1d")], "the stage lies on device 1"),
-        (lambda row: [*row, parse_action("F0@0u")], "belongs to the other pipe"),
+        (lambda row: [*row, parse_action("F0@0u")], "is in the wrong pipe"),
         (lambda row: [*row, parse_action("F9@0d")], "outside 4 micro-batches and 8 stages"),
         (lambda row: [*row, parse_action("I0@0d")], "not one of F, B"),
     ],

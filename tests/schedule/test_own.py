@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -100,6 +102,10 @@ def broken(asked: ScheduleSpec) -> list[list[str]]:
     raise RuntimeError(f"no idea for {asked.depth}")
 
 
+def leaves(asked: ScheduleSpec) -> list[list[str]]:
+    sys.exit(0)
+
+
 def wrong(asked: ScheduleSpec) -> list[list[int]]:
     return [[asked.depth]]
 
@@ -118,7 +124,10 @@ def test_a_function_by_name() -> None:
     ("method", "message"),
     [
         ("file:nowhere.txt", "cannot read the file"),
-        ("no_such_module_here:f", "cannot import 'no_such_module_here'"),
+        ("no_such_module_here:f", r"cannot import 'no_such_module_here': .*\(is it on PYTHONPATH\?\)"),
+        ("..:f", r"cannot import '..': TypeError"),
+        (":f", "cannot import '': ValueError"),
+        ("test_own:leaves", r"raised SystemExit: 0 \(.*test_own.py:\d+\)"),
         ("test_own:one_f_one", r"no function 'one_f_one' \(did you mean one_f_one_b\?\)"),
         ("test_own:broken", r"raised RuntimeError: no idea for 2 \(.*test_own.py:\d+\)"),
         ("test_own:wrong", "expected actions or their texts, found 2"),
@@ -143,3 +152,77 @@ def test_it_has_the_shape_that_was_asked_for(tmp_path: Path) -> None:
             generate(asked)
     with pytest.raises(InputError, match="action=F0"):
         generate(spec(written(tmp_path, "F0 F1")))
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("def f(:", r"SyntaxError: .*line 1"),
+        ("import no_such_package_here", "ModuleNotFoundError: No module named 'no_such_package_here'$"),
+        ("from os import no_such_name", "ImportError: cannot import name"),
+        ("raise KeyError('first\\nsecond')", "KeyError"),
+        ("raise RuntimeError('first\\nsecond')", "RuntimeError: first$"),
+        ("import sys; sys.exit()", "SystemExit$"),
+        ("import sys; sys.exit(0)", "SystemExit: 0$"),
+    ],
+)
+def test_a_module_that_fails_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"failing_{abs(hash(code))}"
+    (tmp_path / f"{name}.py").write_text(code)
+    with pytest.raises(InputError, match=f"cannot import '{name}': {message}") as caught:
+        generate(spec(f"{name}:f"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("own.txt", "# rows\n\nF0@0d\nfoo B0@0d", r"own.txt line 4: action=foo: expected"),
+        ("own.txt", f"F{'9' * 5000}@0d", "own.txt line 1: action=F999"),
+        ("own.csv", "0F0,0B0\n\n1F0,x", r"own.csv line 3: csv cell=x: expected"),
+        ("own.csv", f"{'0' * 200_000}F0", r"own.csv: line 1: field larger"),
+    ],
+)
+def test_what_cannot_be_read_names_the_file_and_line(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        generate(spec(f"file:{tmp_path / name}"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("F0@0d B0@0d\nF0@99999999999d B0@99999999999d", "no device holds stage 1d, .* 99999999999"),
+        ("F0@0d F0@2d B0@2d B0@0d\nF0@3d B0@3d", "no device holds stage 1d, but the last stage is 3"),
+        ("F0@0d F1@0u B1@0u B0@0d\nF0@1d B0@1d", "no device holds stage 1u"),
+        ("F0@0d F99999999999@0d\nF0@1d", "micro_batches=2: the schedule .* micro_batches=100000000000"),
+    ],
+)
+def test_gaps_and_huge_numbers_are_refused_at_once(tmp_path: Path, text: str, message: str) -> None:
+    start = time.perf_counter()
+    with pytest.raises((InputError, ProgramError), match=message) as caught:
+        generate(spec(written(tmp_path, text)))
+    assert time.perf_counter() - start < 5
+    assert "\n" not in str(caught.value)
+
+
+def test_a_function_is_not_asked_for_more_than_can_be_generated() -> None:
+    with pytest.raises(InputError, match="at most 10000000 are generated"):
+        generate(spec("test_own:broken", micro_batches=99_999_999_999))
+
+
+def test_a_micro_batch_in_the_wrong_pipe_is_told_the_rule(tmp_path: Path) -> None:
+    rows = ["F{}@0d F{}@0d F{}@1u F{}@1u B{}@1u B{}@1u B{}@0d B{}@0d", "F{}@0u F{}@0u F{}@1d F{}@1d"]
+    down, up = (0, 2), (1, 3)
+    text = rows[0].format(*down, *up, *up, *down) + "\n" + rows[1].format(*up, *down)
+    with pytest.raises(ProgramError, match=r"F2@0d is in the wrong pipe: .* here 0–1 down and 2–3 up"):
+        generate(spec(written(tmp_path, text), micro_batches=4))
+    numbered_per_pipe = "F0@0d F0@1u B0@1u B0@0d\nF0@0u F0@1d B0@1d B0@0u"
+    with pytest.raises(InputError, match=r"both pipes together: .* here 0 down and 1 up"):
+        generate(spec(written(tmp_path, numbered_per_pipe)))
