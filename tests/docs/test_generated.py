@@ -16,7 +16,7 @@ from experiments.help import text as help_text
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "results" / "README.md"]
-LARGE = {"frontier", "plan", "table5_search", "tradeoff_memory_throughput"}
+SOME = ["fig3_schedules", "fig8_memory_pp", "table6_ablation", "fig11_hyperparameters"]
 
 
 def test_the_configuration_reference_is_current() -> None:
@@ -41,10 +41,9 @@ def test_the_artefact_table_has_every_table_and_figure_that_has_cells() -> None:
     assert list(rows_of_page()) == [id for id in artefacts() if id in experiments]
 
 
-def test_the_artefact_table_is_current() -> None:
-    small = [row for row in rows_of_page() if row not in LARGE]
-    found = {row.id: artifact.line(row) for row in artifact.rows(small)}
-    assert found == {id: rows_of_page()[id] for id in small}, "python -m analysis artifact writes it"
+def test_rows_of_the_artefact_table_are_current() -> None:
+    found = {row.id: artifact.line(row) for row in artifact.rows(SOME)}
+    assert found == {id: rows_of_page()[id] for id in SOME}, "python -m analysis artifact writes it"
 
 
 def test_the_cluster_tier_runs_what_the_table_says_needs_gpus() -> None:
