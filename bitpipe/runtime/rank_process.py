@@ -6,7 +6,9 @@ import contextlib
 import ctypes
 import datetime
 import os
+import select
 import signal
+import threading
 import time
 import traceback
 from multiprocessing.connection import Connection
@@ -28,8 +30,21 @@ def serve(rank: int, size: int, pipe: Connection, board: Any) -> None:
     """A rank that a pool forked on its own machine: serve the pool until the pipe closes."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole terminal; the pool decides
+    threading.Thread(target=_die_with, args=(pipe.fileno(),), daemon=True).start()
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     answer(rank, size, pipe, memoryview(board).cast("B").cast("q")[3 * rank : 3 * rank + 3])
+
+
+def _die_with(pipe: int) -> None:
+    """End this process, whatever it is doing, when the pool's end of the pipe is gone.
+
+    The signal above comes only with the death of the fork server, and that lives as long as a
+    rank does. Only the launcher holds the other end, so its death, by any means, hangs up.
+    """
+    hung_up = select.poll()
+    hung_up.register(pipe, 0)  # a hang-up is always told; what there is to read is the main thread's
+    hung_up.poll()
+    os._exit(1)
 
 
 def answer(rank: int, size: int, pipe: Connection, mine: memoryview, host: str = "127.0.0.1") -> None:

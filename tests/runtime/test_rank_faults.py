@@ -113,26 +113,33 @@ def test_time_is_limited(tmp_path: Path) -> None:
 
 
 LAUNCHER = """
-import time
+from multiprocessing import forkserver, resource_tracker
+from training import hold
 from bitpipe.runtime.pool import Pool
 pool = Pool(2)
 pool.start()
-print(*(process.pid for process in pool._processes), flush=True)
-time.sleep(600)
+print(forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid, flush=True)
+pool.call(hold)
 """
 
 
-def test_no_rank_outlives_its_launcher() -> None:
-    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER], stdout=subprocess.PIPE, text=True)
+def test_no_process_outlives_its_launcher() -> None:
+    """Neither ranks in the middle of their work, nor the fork server, nor the resource tracker."""
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+    )
     assert launcher.stdout is not None
-    pids = [int(pid) for pid in launcher.stdout.readline().split()]
-    assert len(pids) == 2
+    pids = [int(pid) for _ in range(3) for pid in launcher.stdout.readline().split()]
+    assert len(pids) == 4
     launcher.kill()
     launcher.wait()
     ends = [
         select.select([os.pidfd_open(pid)], [], [], 30)[0] for pid in pids if Path(f"/proc/{pid}").exists()
     ]
-    assert all(ends), "a rank is still running"
+    assert all(ends), "a process is still running"
 
 
 def test_every_rank_keeps_its_own_log(tmp_path: Path) -> None:

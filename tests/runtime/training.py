@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -235,3 +237,9 @@ def bytes_alive(world: World) -> int:
     gc.unfreeze()
     tensors = [one for one in gc.get_objects() if type(one) in (torch.Tensor, torch.nn.Parameter)]
     return sum({one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}.values())
+
+
+def hold(world: World) -> None:
+    """Say which process this is, then be busy for longer than any test."""
+    print(os.getpid(), flush=True)
+    time.sleep(3600)
