@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command line; returns the exit status: 0, 1 a cell failed, 2 bad input, 130 Ctrl-C."""
+    """Run a command line; returns the exit status.
+
+    0; 1 a cell failed or could not be recorded; 2 bad input; 130 Ctrl-C; 143 SIGTERM.
+    """
     if "-h" in arguments or "--help" in arguments:
         from experiments.help import text
 
@@ -19,6 +25,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     try:
         from experiments.command_line import one_line, prepare
+        from experiments.interrupt import signal_of
         from experiments.outcome import SweepFailed
     except ModuleNotFoundError as error:
         hint = "make install, then . .venv/bin/activate"
@@ -32,9 +39,9 @@ def main(arguments: Sequence[str]) -> int:
         _hydra(ready.arguments)
     except SweepFailed as error:
         print(error, file=sys.stderr)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("interrupted", file=sys.stderr)
-        return 130
+        return 128 + signal_of(error)
     except Exception as error:
         line = one_line(error)
         if line is None:
@@ -51,6 +58,7 @@ def _hydra(arguments: Sequence[str]) -> None:
     from omegaconf import DictConfig
 
     from experiments import config
+    from experiments.interrupt import catch
     from experiments.single import run_single
 
     config.register()
@@ -64,6 +72,7 @@ def _hydra(arguments: Sequence[str]) -> None:
             raised.append(error)
 
     sys.argv = [sys.argv[0], *arguments]
+    catch()
     hydra.main(version_base="1.3", config_path=str(ROOT / "conf"), config_name="config")(one_cell)()
     if raised:
         raise raised[0]
@@ -83,5 +92,13 @@ def _finish() -> int:
     return int(failed)
 
 
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """Ctrl-C while imports run: nothing was started, so there is nothing to stop."""
+    os.write(2, b"interrupted\n")
+    os._exit(130)
+
+
 if __name__ == "__main__":
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
     sys.exit(main(sys.argv[1:]))

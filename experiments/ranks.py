@@ -21,6 +21,7 @@ from experiments.block import Block
 from experiments.cell import CLOCKS, Cell
 from experiments.data import WITHOUT_DATA, dataset_of
 from experiments.finishing import finish
+from experiments.interrupt import signal_of
 from experiments.link_scaling import Scale, links_of, scale_of
 from experiments.record import Cause, Record, Status
 from experiments.repeats import together
@@ -65,8 +66,8 @@ def run_ranks(
         own.failed = attempts.failed
     try:
         _run(block, attempts, own)
-    except KeyboardInterrupt:
-        attempts.cancelled()
+    except KeyboardInterrupt as error:
+        attempts.cancelled(signal_of(error).name)
         raise
     except Exception as error:  # a defect of ours, or of a program: no cell of the block can run
         attempts.all_failed(Cause.of(error))
@@ -97,9 +98,9 @@ class _Begun:
             if runs[failure.job].out == self.folder(cell):
                 self.finish(cell, status=Status(failure.status), cause=_cause(failure.cause))
 
-    def cancelled(self) -> None:
+    def cancelled(self, signal: str) -> None:
         """Say of every unfinished attempt that somebody stopped it; wandb hears nothing of it."""
-        cause = Cause(kind="signal", message="interrupted", signal="SIGINT")
+        cause = Cause(kind="signal", message="interrupted", signal=signal)
         for cell in self.block.cells:
             if cell.id not in self.ended:
                 self.store.write(end(self.records[cell.id], status=Status.CANCELLED, cause=cause))

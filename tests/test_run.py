@@ -90,6 +90,20 @@ def test_without_an_installation_it_says_what_to_type(tmp_path: Path) -> None:
     assert "make install" in done.stderr
 
 
+@pytest.mark.parametrize("module", ["yaml", "hydra", "omegaconf"])
+def test_ctrl_c_while_it_starts_is_one_word(module: str, tmp_path: Path) -> None:
+    (tmp_path / f"{module}.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "run.py"), "+experiment=table6_ablation"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 def test_two_experiments_at_once_are_refused_with_the_commands_to_type(tmp_path: Path) -> None:
     done = run("+experiment=table6_ablation,table6_ablation", "-m", results=tmp_path / "results")
     assert done.returncode == 2

@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["backend=virtual", "model=bert_tiny", "model.layers=4", "depth=2", "micro_batches=4", "measured=1"]
 
@@ -38,19 +40,27 @@ def test_a_killed_rank_fails_its_cell_at_once_and_leaves_no_process(tmp_path: Pa
     assert not [pid for pid in pids if _alive(pid)]
 
 
-def test_ctrl_c_leaves_no_process_and_says_that_the_cells_were_cancelled(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_sweep_leaves_no_process_and_says_that_its_cells_were_cancelled(
+    number: signal.Signals, status: int, tmp_path: Path
+) -> None:
     sweep = _start(tmp_path)
     try:
         ranks = _running(tmp_path, sweep)
-        os.killpg(sweep.pid, signal.SIGINT)  # as a terminal does: to the ranks, too
+        if number is signal.SIGINT:
+            os.killpg(sweep.pid, number)  # as a terminal does: to the ranks, too
+        else:
+            sweep.send_signal(number)
         output, _ = sweep.communicate(timeout=30)
     finally:
         sweep.kill()
         sweep.wait()
-    assert sweep.returncode == 130
+    assert sweep.returncode == status
+    assert output.rstrip().endswith("interrupted")
     assert "Traceback" not in output
     records = [json.loads(path.read_text()) for path in tmp_path.glob("cells/*/a1/record.json")]
     assert [one["status"] for one in records] == ["cancelled", "cancelled"]
+    assert {one["cause"]["signal"] for one in records} == {number.name}
     assert not [pid for pid in ranks.values() if _alive(pid)]
 
 
