@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.labels import MODELS
 from analysis.paper import printed
 from experiments.repeats import paired_ratio
 
@@ -16,10 +17,21 @@ _SHAPE = ["layers", "hidden", "sequence"]
 
 def comparable_with_paper(rows: pd.DataFrame) -> pd.Series:
     """Whether a row's samples/s are the paper's quantity: one of its models on its devices."""
-    shapes = set(printed("table4_models")[_SHAPE].itertuples(index=False, name=None))
-    model = pd.Series([key in shapes for key in rows[_SHAPE].itertuples(index=False, name=None)], rows.index)
     device = rows["device_name"].fillna("").str.contains(PAPER_DEVICE)
-    return rows["origin"].isin(["simulated", "measured"]) & model & device
+    return rows["origin"].isin(["simulated", "measured"]) & paper_scale(rows) & device
+
+
+def paper_scale(rows: pd.DataFrame) -> pd.Series:
+    """Whether a row's model is one of the paper's at its full size, whatever it is called."""
+    shapes = set(printed("table4_models")[_SHAPE].itertuples(index=False, name=None))
+    return pd.Series([key in shapes for key in rows[_SHAPE].itertuples(index=False, name=None)], rows.index)
+
+
+def model_names(rows: pd.DataFrame) -> pd.Series:
+    """The name of each row's model; a shrunk model of the paper (``scale=fit``) says its size."""
+    shrunk = rows["model"].isin(MODELS) & ~paper_scale(rows) & rows["hidden"].notna()
+    size = rows["layers"].astype("string") + " layers, hidden " + rows["hidden"].astype("string")
+    return rows["model"].where(~shrunk, rows["model"] + " shrunk to " + size).astype("string")
 
 
 def decide(rows: pd.DataFrame, name: str, value: str, digits: int = 9) -> str | None:

@@ -69,6 +69,13 @@ def origin(name: str) -> Look:
     return ORIGINS[Origin(name)]
 
 
+def place(origin: str, cluster: str, links: str = "scaled") -> str:
+    """What a run's times are of: virtual ranks compute on a CPU, with links made from the cluster's."""
+    if origin == Origin.VIRTUAL:
+        return f"CPU, links {'scaled from' if links == 'scaled' else 'of'} {cluster}"
+    return f"CPU, durations of {cluster}" if origin == Origin.EMULATED else cluster
+
+
 def model(name: str) -> str:
     """A model's name in print."""
     return MODELS.get(name, name)

@@ -57,8 +57,10 @@ class Results:
         """One row per cell, its last attempt; columns as :mod:`analysis.load.schema` lists them."""
         return self.loaded.cells
 
-    def experiment(self, id: str) -> pd.DataFrame:
+    def experiment(self, id: str, *, every_model: bool = False) -> pd.DataFrame:
         """The cells of an experiment: one row per point and origin, missing ones included.
+
+        Of several models swept one after another the newest counts, or with ``every_model`` each.
 
         Columns are those of :attr:`cells`, plus the experiment's labels, each in a column of
         its own.
@@ -66,7 +68,7 @@ class Results:
         Raises:
             NoResults: no sweep of it lies below :attr:`root`.
         """
-        rows = self.loaded.experiment(id)
+        rows = self.loaded.experiment(id, every_model=every_model)
         if rows.empty:
             raise NoResults(self.root, id)
         return rows

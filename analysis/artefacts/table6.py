@@ -9,9 +9,9 @@ import pandas as pd
 
 from analysis.artefacts.table6_figures import memory_picture, throughput_picture
 from analysis.artefacts.table6_searched import searched_tables
-from analysis.compare_rows import comparable_with_paper, decide, ratio_interval
+from analysis.compare_rows import comparable_with_paper, decide, model_names, ratio_interval
 from analysis.grid import Block, Entry, Grid, entries, rank
-from analysis.labels import VARIANTS, model
+from analysis.labels import VARIANTS, model, place
 from analysis.memory import balance
 from analysis.output import Rendered, Table
 from analysis.paper import ablation
@@ -21,6 +21,7 @@ from analysis.results import Results
 from bitpipe.origin import Origin
 
 ROW = ["depth", "micro_batches"]
+BLOCK = ["origin", "model"]
 COLUMNS = [
     "depth",
     "global_batch",
@@ -47,15 +48,17 @@ COLUMNS = [
     "revision",
     "dirty",
     "reason",
+    "links",
 ]
 
 
 @artefact("table6_ablation", title="Table 6: ablation of BitPipe on BERT-64")
 def table6_ablation(results: Results) -> Rendered:
-    """One block per origin, laid out as in the paper, with bars beside it and memory per device."""
-    ours = results.experiment("table6_ablation")
+    """One block per origin and model, as in the paper, with bars beside it and memory per device."""
+    ours = results.experiment("table6_ablation", every_model=True)
+    ours = ours.assign(model=model_names(ours))
     frame = tidy(ours, ablation())
-    memory = balance(ours, results.loaded.devices, keys=["origin", *ROW, "global_batch", "variant"])
+    memory = balance(ours, results.loaded.devices, keys=["origin", "model", *ROW, "global_batch", "variant"])
     return Rendered(
         tables=(
             Table(
@@ -100,7 +103,10 @@ def tidy(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
     order = {name: place for place, name in enumerate(VARIANTS)}
     origins = {origin.value: place for place, origin in enumerate(_ORIGIN_ORDER)}
     both = both.assign(_o=both["origin"].map(origins), _v=both["variant"].map(order))
-    both = both.sort_values(["_o", *ROW, "_v"], ignore_index=True)
+    apart = ~both.groupby(BLOCK, dropna=False)["paper_samples_per_s"].transform(
+        lambda found: found.notna().any()
+    )
+    both = both.assign(_m=apart).sort_values(["_o", "_m", "model", *ROW, "_v"], ignore_index=True)
     both["verdict"] = _verdicts(both)
     return both.reindex(columns=COLUMNS)
 
@@ -109,12 +115,13 @@ _ORIGIN_ORDER = (Origin.PAPER, Origin.SIMULATED, Origin.EMULATED, Origin.VIRTUAL
 
 
 def _with_ratios(rows: pd.DataFrame) -> pd.DataFrame:
-    full = rows[rows["variant"] == "full"].set_index(["origin", *ROW])["samples_per_s"]
-    keys = rows[["origin", *ROW]].itertuples(index=False, name=None)
+    rows = rows.assign(model=rows["model"].fillna(""))
+    full = rows[rows["variant"] == "full"].set_index([*BLOCK, *ROW])["samples_per_s"]
+    keys = rows[[*BLOCK, *ROW]].itertuples(index=False, name=None)
     base = pd.Series([full.get(key) for key in keys], index=rows.index, dtype="Float64")
     rows = rows.assign(ratio_to_full=rows["samples_per_s"].astype("Float64") / base)
     ends = pd.DataFrame(index=rows.index, columns=["low", "high"], dtype="Float64")
-    for _, group in rows.groupby(["origin", *ROW]):
+    for _, group in rows.groupby([*BLOCK, *ROW]):
         records: list[Any] = group.to_dict("records")
         whole = next((row for row in records if row["variant"] == "full"), None)
         for index, row in zip(group.index, records, strict=True):
@@ -125,15 +132,15 @@ def _with_ratios(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _verdicts(rows: pd.DataFrame) -> pd.Series:
     verdict = pd.Series(pd.NA, index=rows.index, dtype="string")
-    for _, group in rows.groupby(["origin", *ROW]):
+    for _, group in rows.groupby([*BLOCK, *ROW]):
         verdict.loc[group.index] = decide(group, "variant", "samples_per_s")
     return verdict
 
 
 def layout(frame: pd.DataFrame) -> Grid:
-    """The paper's layout: rows D and B̂, columns variants, one block per origin."""
+    """The paper's layout: rows D and B̂, columns variants, one block per origin and model."""
     blocks = []
-    for origin, rows in frame.groupby("origin", sort=False):
+    for (origin, _), rows in frame.groupby(BLOCK, sort=False, dropna=False):
         lines = [_line(key, group) for key, group in rows.groupby(ROW, sort=True)]
         blocks.append(Block(title=_heading(str(origin), rows), rows=tuple(lines)))
     notes = (
@@ -156,7 +163,7 @@ def _line(key: Any, group: pd.DataFrame) -> tuple[Entry, ...]:
     ]
     verdict = group["verdict"].dropna()
     batch = group["global_batch"].dropna()
-    remarks = [] if group["calibrated"].fillna(True).astype(bool).all() else ["uncalibrated"]
+    remarks = [] if group["calibrated"].fillna(True).astype(bool).all() else [_uncalibrated(group)]
     return (
         Entry(str(key[0])),
         Entry(str(int(batch.iloc[0])) if len(batch) else f"N={key[1]}"),
@@ -164,6 +171,13 @@ def _line(key: Any, group: pd.DataFrame) -> tuple[Entry, ...]:
         Entry(_names(str(verdict.iloc[0])) if len(verdict) else "–"),
         *entries([", ".join(remarks)]),
     )
+
+
+def _uncalibrated(group: pd.DataFrame) -> str:
+    off = group["error_percent"].dropna().astype(float)
+    if off.empty:
+        return "uncalibrated"
+    return f"uncalibrated: {off.min():+.1f} to {off.max():+.1f}% off the paper"
 
 
 def _throughput(row: Mapping[str, Any] | None) -> float | None:
@@ -187,13 +201,18 @@ def _heading(origin: str, rows: pd.DataFrame) -> str:
         return "paper"
     models = ", ".join(model(name) for name in sorted(map(str, rows["model"].dropna().unique())))
     clusters = ", ".join(sorted(map(str, rows["cluster"].dropna().unique())))
-    return f"{origin}: {models} on {clusters}" if models else origin
+    links = "".join(sorted(map(str, rows["links"].dropna().unique()))[:1])
+    return f"{origin}: {models} on {place(origin, clusters, links)}" if models else origin
 
 
 def _comparability(frame: pd.DataFrame) -> list[str]:
     ours = frame[frame["origin"] != Origin.PAPER.value]
     apart = sorted(
-        str(origin) for origin, rows in ours.groupby("origin") if rows["paper_samples_per_s"].isna().all()
+        f"{origin}, {model(str(name))}"
+        if ours[ours["origin"] == origin]["model"].nunique() > 1
+        else str(origin)
+        for (origin, name), rows in ours.groupby(BLOCK, dropna=False)
+        if rows["paper_samples_per_s"].isna().all()
     )
     if not apart:
         return []

@@ -12,7 +12,7 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.labels import ORIGINS, VARIANTS, Look, origin
+from analysis.labels import ORIGINS, VARIANTS, Look, model, origin
 from analysis.memory import GIB, Balance
 from analysis.output import Picture
 from analysis.style import PAGE, bar, figure, style
@@ -26,10 +26,14 @@ def throughput_picture(frame: pd.DataFrame) -> Iterator[Picture]:
 
     Runs of another model have a row of their own: their noise would hide the others' differences.
     """
-    points = list(frame[ROW].drop_duplicates().sort_values(ROW).itertuples(index=False, name=None))
+    ran = frame.loc[(frame["origin"] != Origin.PAPER.value) & frame["status"].ne("missing"), ROW]
+    points = list(ran.drop_duplicates().sort_values(ROW).itertuples(index=False, name=None))
     paper = frame["origin"] == Origin.PAPER.value
-    same = set(frame.loc[paper | frame["paper_samples_per_s"].notna(), "origin"])
-    apart = set(frame["origin"]) - same
+    known = frame.groupby(["origin", "model"])["paper_samples_per_s"].transform(
+        lambda found: found.notna().any()
+    )
+    frame = frame.assign(same=paper | known)
+    apart = not frame["same"].all()
     heights = (3, 2, 2) if apart else (3, 2)
     with style():
         canvas = figure(PAGE, 1.7 + 0.85 * sum(heights) / 2 * (1 if apart else 1.2))
@@ -40,9 +44,9 @@ def throughput_picture(frame: pd.DataFrame) -> Iterator[Picture]:
             rows = frame[(frame[ROW[0]] == point[0]) & (frame[ROW[1]] == point[1])]
             uncalibrated = "\n(uncalibrated)" if rows["calibrated"].eq(False).any() else "\n"
             _bars(panels[0, column], rows, f"D={point[0]}, N={point[1]}{uncalibrated}")
-            _ratios(panels[1, column], rows[rows["origin"].isin(same)])
+            _ratios(panels[1, column], rows[rows["same"]])
             if apart:
-                _ratios(panels[2, column], rows[rows["origin"].isin(apart)])
+                _ratios(panels[2, column], rows[~rows["same"]])
             for axes in panels[:-1, column]:
                 axes.set_xticks([])
             names = [look.name for look in VARIANTS.values()]
@@ -136,18 +140,17 @@ def _relative(row: dict[str, Any]) -> tuple[float, float | None, float | None]:
 
 
 def memory_picture(memory: Balance) -> Iterator[Picture]:
-    """Peak memory of every device, one panel per origin: range, mean and every device as a point."""
-    origins = [name for name in ORIGINS if name.value in set(memory.devices.get("origin", ()))]
-    if not origins:
+    """Peak memory of every device, a panel per origin and model: range, mean, every device as a point."""
+    known = [] if memory.devices.empty else list(memory.devices.groupby(["origin", "model"], sort=False))
+    if not known:
         return
     with style():
-        canvas = figure(PAGE, 0.5 + 1.9 * len(origins))
-        panels = canvas.subplots(len(origins), 1, squeeze=False)[:, 0]
+        canvas = figure(PAGE, 0.5 + 1.9 * len(known))
+        panels = canvas.subplots(len(known), 1, squeeze=False)[:, 0]
         every = memory.devices[ROW].drop_duplicates().sort_values(ROW)
         points = list(every.itertuples(index=False, name=None))
-        for axes, name in zip(panels, origins, strict=True):
-            rows = memory.devices[memory.devices["origin"] == name.value]
-            _devices(axes, rows, points, origin(name).name)
+        for axes, ((name, trained), rows) in zip(panels, known, strict=True):
+            _devices(axes, rows, points, f"{origin(str(name)).name}, {model(str(trained))}")
         handles: list[Any] = [
             Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="black", label=look.name)
             for look in VARIANTS.values()
@@ -175,9 +178,14 @@ def _devices(axes: Axes, rows: pd.DataFrame, points: list[Any], title: str) -> N
         axes.plot(at, values, "o", color="white", mec="black", mew=0.4, ms=2)
         axes.plot(ends.index, ends["mean"], "_", color="black", ms=width * 50, mew=1.2)
     axes.set_xticks(range(len(points)), [f"D={depth}, N={batches}" for depth, batches in points])
-    axes.set_ylabel(f"peak memory ({unit})")
+    peaks = rows["peak_memory_bytes"].astype(float) / scale
+    low, high = peaks.min(), peaks.max()
+    # From 0 a small spread over devices would be a sliver.
+    near = low > high / 2
+    bottom = low - 0.15 * (high - low) if near and high > low else 0
+    axes.set_ylabel(f"peak memory ({unit})" + ("\naxis not from 0" if bottom else ""))
     axes.set_title(title, loc="left")
-    axes.set_ylim(0, 1.08 * rows["peak_memory_bytes"].max() / scale)
+    axes.set_ylim(bottom, high + 0.08 * (high - bottom))
     axes.set_xlim(-0.6, len(points) - 0.4)
     axes.grid(axis="y")
     axes.set_axisbelow(True)

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.grid import Block, Grid, entries
-from analysis.labels import ORIGINS
+from analysis.labels import ORIGINS, place
 from analysis.memory import GIB
 from analysis.output import Rendered, Table
 from analysis.registry import artefact
@@ -78,7 +78,7 @@ def _table(frame: pd.DataFrame) -> Table:
     blocks = []
     for (origin, model, cluster), rows in frame.groupby(["origin", "model", "cluster"], sort=False):
         lines = tuple(_line(row) for row in rows.to_dict("records"))
-        blocks.append(Block(title=f"{origin}: {model} on {cluster}", rows=lines))
+        blocks.append(Block(title=f"{origin}: {model} on {place(str(origin), str(cluster))}", rows=lines))
     header = (
         "D",
         "N",

@@ -99,9 +99,9 @@ class Loaded:
         rows += [(path, f"no record: {state}") for path, state in (self.unfinished or {}).values()]
         return conform(pd.DataFrame(rows, columns=list(PROBLEMS)), PROBLEMS)
 
-    def experiment(self, id: str) -> pd.DataFrame:
+    def experiment(self, id: str, *, every_model: bool = False) -> pd.DataFrame:
         """The cells of an experiment; see :meth:`analysis.results.Results.experiment`."""
-        rows = experiment_rows(self.sweeps, self.cells, id)
+        rows = experiment_rows(self.sweeps, self.cells, id, every_model=every_model)
         for cell, (_, state) in (self.unfinished or {}).items():
             if rows.empty:
                 break

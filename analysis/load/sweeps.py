@@ -12,6 +12,7 @@ import pandas as pd
 from experiments.cell import ORIGINS
 
 COLUMNS = ["experiment", "sweep", "cell", "origin"]
+MODEL = ("model", "layers", "hidden", "sequence")
 _NUMBERS = ("depth", "micro_batches", "width", "micro_batch_size")
 
 
@@ -43,12 +44,15 @@ def sweeps_of_records(documents: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=None if rows else COLUMNS)
 
 
-def experiment_rows(sweeps: pd.DataFrame, cells: pd.DataFrame, id: str) -> pd.DataFrame:
+def experiment_rows(
+    sweeps: pd.DataFrame, cells: pd.DataFrame, id: str, *, every_model: bool = False
+) -> pd.DataFrame:
     """The cells of experiment ``id``, with its labels as columns.
 
     Of each origin the newest sweep counts, and of older sweeps those cells that share all its
     settings but the compared ones: a sweep over part of the grid completes an older one, and a
-    sweep of another model replaces it. A cell without a record has status ``missing``.
+    sweep of another model replaces it, or with ``every_model`` stands beside it: of each origin and
+    model the newest sweep then counts. A cell without a record has status ``missing``.
     """
     asked = sweeps[sweeps["experiment"] == id]
     if asked.empty:
@@ -59,7 +63,14 @@ def experiment_rows(sweeps: pd.DataFrame, cells: pd.DataFrame, id: str) -> pd.Da
     for name in [name for name in known if f"{name}_label" in rows]:  # a label says a known fact
         rows[name] = rows[name].fillna(rows.pop(f"{name}_label"))
     rows["status"] = rows["status"].fillna("missing")
-    kept = [_newest(group) for _, group in rows.groupby("origin", sort=False)]
+    keys = ["origin"]
+    if every_model and set(MODEL) <= set(rows):
+        # A cell without a record is of the model that its sweep has a record of.
+        rows[list(MODEL)] = rows[list(MODEL)].fillna(
+            rows.groupby(["origin", "sweep"])[list(MODEL)].transform("first")
+        )
+        keys += MODEL
+    kept = [_newest(group) for _, group in rows.groupby(keys, sort=False, dropna=False)]
     together: pd.DataFrame = pd.concat(kept, ignore_index=True)
     return together
 

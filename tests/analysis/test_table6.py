@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +18,7 @@ from result_folders import (
 
 from analysis.__main__ import main
 from analysis.artefacts.table6 import layout, tidy
+from analysis.artefacts.table6_figures import throughput_picture
 from analysis.grid import to_markdown
 from analysis.paper import ablation
 from analysis.remarks import remarks
@@ -159,3 +161,30 @@ def test_ratios_are_formed_within_each_repeat(tmp_path: Path) -> None:
     assert (row["ratio_to_full_low"], row["ratio_to_full_high"]) == pytest.approx((0.5, 0.5))
     assert (row["samples_per_s_low"], row["samples_per_s_high"]) == (0.1, 99.0)
     assert row["verdict"] == "full"  # though the two intervals overlap
+
+
+def test_a_sweep_of_another_model_stands_beside_the_papers(table6: Folder) -> None:
+    """Also one that ``scale=fit`` shrank, which keeps its name."""
+    shrunk = make_cell(model=replace(BERT, hidden=256))
+    table6.add(make_record(shrunk, 400.0)).sweep("table6_ablation", [shrunk], stamp="20260201-000000")
+    assert command(table6) == 0
+    text = (table6.root / "tables" / "table6_ablation.md").read_text()
+    assert "simulated: BERT-64 on a800" in text
+    assert "simulated: bert_64 shrunk to 64 layers, hidden 256 on a800" in text
+    assert "virtual: bert_tiny on CPU, links scaled from a800" in text
+    frame = pd.read_csv(table6.root / "tables" / "table6_ablation.csv").query("origin == 'simulated'")
+    assert frame.groupby("model").size().to_dict() == {
+        "bert_64": 24,
+        "bert_64 shrunk to 64 layers, hidden 256": 1,
+    }
+    assert frame[frame["cell"] == shrunk.id]["error_percent"].isna().all()
+    assert "uncalibrated: -1.0 to -1.0% off the paper" in text
+
+
+def test_the_figure_has_panels_for_the_rows_that_ran(folder: Folder) -> None:
+    folder = table6_folder(folder, TABLE6_POINTS[:2])
+    (picture,) = throughput_picture(table(folder))
+    assert [axes.get_title() for axes in picture.figure.axes if axes.get_title()] == [
+        "D=4, N=4\n",
+        "D=4, N=16\n",
+    ]
