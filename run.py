@@ -27,6 +27,7 @@ def main(arguments: Sequence[str]) -> int:
         from experiments.command_line import one_line, prepare
         from experiments.interrupt import signal_of
         from experiments.outcome import SweepFailed
+        from experiments.store import NotWritten
     except ModuleNotFoundError as error:
         hint = "make install, then . .venv/bin/activate"
         print(f"{error.name}: not installed for {sys.executable} ({hint})", file=sys.stderr)
@@ -42,6 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt as error:
         print("interrupted", file=sys.stderr)
         return 128 + signal_of(error)
+    except NotWritten as error:
+        print(error, file=sys.stderr)
+        return 1
     except Exception as error:
         line = one_line(error)
         if line is None:

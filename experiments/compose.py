@@ -92,8 +92,10 @@ def settings_of(config: Mapping[str, Any], launcher: str = "local") -> RunSettin
     """Build the settings; relative paths are relative to the repository.
 
     Raises:
-        InputError: an unknown wandb mode, or fewer than one repeat.
+        InputError: no results folder, an unknown wandb mode, or fewer than one repeat.
     """
+    if not config["results"]:
+        raise InputError("results", "", "a folder, relative to the repository", "the default is results")
     wandb = config["wandb"]
     mode = wandb["mode"] or config["backend"]["wandb"]
     path = config["data"]["path"]

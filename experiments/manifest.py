@@ -7,10 +7,12 @@ figures may share one; the manifest is where an experiment says which cells are 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from bitpipe.errors import InputError
 from experiments.provenance import code
 from experiments.record import plain
-from experiments.store import short, write_json
+from experiments.store import NotWritten, short, write_json
 from experiments.sweep import Sweep
 
 SCHEMA = 1
@@ -21,29 +23,39 @@ def manifest_path(sweep: Sweep) -> Path:
 
 
 def write_manifest(sweep: Sweep) -> Path:
-    """Write it before the first cell runs; returns its path."""
-    revision, dirty = code()
+    """Write it before the first cell runs; returns its path.
+
+    Raises:
+        InputError: it cannot be written, and so no record could.
+    """
     path = manifest_path(sweep)
-    write_json(
-        path,
-        {
-            "schema": SCHEMA,
-            "experiment": sweep.experiment,
-            "title": sweep.title,
-            "stamp": sweep.stamp,
-            "launcher": sweep.settings.launcher,
-            "revision": revision,
-            "dirty": dirty,
-            "cells": [
-                {
-                    "cell": point.cell.id,
-                    "backend": point.cell.backend,
-                    "labels": plain(dict(point.cell.labels)),
-                    "overrides": list(point.overrides),
-                    "refusal": str(point.refusal) if point.refusal else None,
-                }
-                for point in sweep.points
-            ],
-        },
-    )
+    try:
+        write_json(path, _document(sweep))
+    except NotWritten as error:
+        raise InputError(
+            "results", sweep.settings.results, f"cannot be written to: {error.reason}"
+        ) from error
     return path
+
+
+def _document(sweep: Sweep) -> dict[str, Any]:
+    revision, dirty = code()
+    return {
+        "schema": SCHEMA,
+        "experiment": sweep.experiment,
+        "title": sweep.title,
+        "stamp": sweep.stamp,
+        "launcher": sweep.settings.launcher,
+        "revision": revision,
+        "dirty": dirty,
+        "cells": [
+            {
+                "cell": point.cell.id,
+                "backend": point.cell.backend,
+                "labels": plain(dict(point.cell.labels)),
+                "overrides": list(point.overrides),
+                "refusal": str(point.refusal) if point.refusal else None,
+            }
+            for point in sweep.points
+        ],
+    }

@@ -25,7 +25,7 @@ from experiments.interrupt import signal_of
 from experiments.link_scaling import Scale, links_of, scale_of
 from experiments.record import Cause, Record, Status
 from experiments.repeats import together
-from experiments.store import Store
+from experiments.store import NotWritten, Store
 from experiments.targets import target_of
 
 _COMPILING = 300.0  # seconds in which a rank that compiles its layers need not show progress
@@ -68,6 +68,8 @@ def run_ranks(
         _run(block, attempts, own)
     except KeyboardInterrupt as error:
         attempts.cancelled(signal_of(error).name)
+        raise
+    except NotWritten:  # nothing more can be recorded
         raise
     except Exception as error:  # a defect of ours, or of a program: no cell of the block can run
         attempts.all_failed(Cause.of(error))

@@ -7,6 +7,7 @@ creating it, so two sweeps at once never share one.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -25,20 +26,37 @@ def short(name: str, limit: int = 60) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:limit] or "sweep"
 
 
+class NotWritten(OSError):
+    """The disk is full, or the folder is none that can be written to: one line that names the file."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"results: {path} cannot be written ({reason})")
+
+
 def write_json(path: Path, document: Any) -> None:
     """Write strict JSON atomically, creating folders as needed.
 
     Raises:
+        NotWritten: the file system refuses; nothing half-written is left.
         ValueError: the document holds NaN or Infinity.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _write(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w") as file:
-        json.dump(document, file, indent=1, allow_nan=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise NotWritten(path, error.strerror or str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -60,7 +78,17 @@ class Store:
         return sorted(int(name[1:]) for name in names if name[1:].isdigit())
 
     def claim(self, cell: str) -> int:
-        """Begin a new attempt: create its folder and return its number."""
+        """Begin a new attempt: create its folder and return its number.
+
+        Raises:
+            NotWritten: the file system refuses.
+        """
+        try:
+            return self._claim(cell)
+        except OSError as error:
+            raise NotWritten(self.cell(cell), error.strerror or str(error)) from error
+
+    def _claim(self, cell: str) -> int:
         self.cell(cell).mkdir(parents=True, exist_ok=True)
         attempt = max(self.attempts(cell), default=0) + 1
         while True:
@@ -76,6 +104,7 @@ class Store:
 
         Raises:
             RecordError: it does not fit the schema.
+            NotWritten: the file system refuses.
         """
         path = self.attempt(record.cell, record.attempt) / "record.json"
         write_json(path, record.document())
@@ -84,8 +113,7 @@ class Store:
     def write_timeline(self, record: Record, timeline: Timeline) -> str:
         """Write one iteration's timeline beside a record; returns its file name."""
         path = self.attempt(record.cell, record.attempt) / "timeline.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(timeline.document(), separators=(",", ":"), allow_nan=False) + "\n")
+        _write(path, json.dumps(timeline.document(), separators=(",", ":"), allow_nan=False) + "\n")
         return path.name
 
     def read(self, cell: str, attempt: int) -> Record | None:

@@ -65,6 +65,41 @@ def test_bad_input_is_one_line_and_a_status(arguments: list[str], line: str, tmp
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.parametrize(
+    ("results", "reason"),
+    [("", "a folder"), ("/proc/x", "cannot be written to"), ("/dev/null/x", "Not a directory")],
+)
+def test_results_that_cannot_be_written_are_one_line(results: str, reason: str) -> None:
+    done = run("backend=simulate", "depth=4", f"results={results}")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"results={results}: ")
+    assert reason in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_a_full_disk_in_mid_sweep_is_one_line_and_leaves_whole_files_only(tmp_path: Path) -> None:
+    full = (
+        "import os, sys; fsync, calls = os.fsync, []\n"
+        "def fill(number):\n"
+        "    calls.append(number)\n"
+        "    if len(calls) > 2: raise OSError(28, 'No space left on device')\n"
+        "    fsync(number)\n"
+        f"os.fsync = fill; sys.path.insert(0, {str(ROOT)!r})\n"
+        "import run; sys.exit(run.main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", full, "backend=simulate", "depth=4", f"results={tmp_path}"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "record.json cannot be written (No space left on device)" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert not list(tmp_path.rglob(".*")), "no temporary file is left"
+
+
 def test_a_schedule_of_ones_own_that_deadlocks_is_shown_with_the_place(tmp_path: Path) -> None:
     file = tmp_path / "pair.txt"
     file.write_text("F0@0d F1@0d B0@0d B1@0d\nF0@1d B0@1d B1@1d F1@1d\n")
