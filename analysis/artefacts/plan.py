@@ -6,11 +6,13 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.grid import Block, Grid, entries
 from analysis.memory import GIB
 from analysis.output import Rendered, Table
 from analysis.registry import artefact
 from analysis.remarks import remarks
 from analysis.results import Results
+from bitpipe.schedule import METHODS
 
 SHOWN = 12  # as many as a terminal is shown
 
@@ -47,10 +49,40 @@ def plan(results: Results) -> Rendered:
     return Rendered(
         tables=(
             Table(name="plan", title="All choices", frame=frame),
-            Table(name="plan_best", title=f"The {SHOWN} fastest choices that fit", frame=top[columns]),
+            Table(
+                name="plan_best",
+                title=f"The {SHOWN} fastest choices that fit",
+                frame=top[columns],
+                grid=layout(top),
+            ),
         ),
         notes=(f"{len(frame)} choices: {counts}", *remarks(ours)),
     )
+
+
+def layout(top: pd.DataFrame) -> Grid:
+    """The best choices, fastest first, in fewer than 100 columns: a block per origin."""
+    blocks = [
+        Block(title=str(origin), rows=tuple(entries(_cells(row)) for row in rows.to_dict("records")))
+        for origin, rows in top.groupby("origin")
+    ]
+    notes = ("cap –: as many chunks of activations as the method's own order holds.",)
+    header = ("choice", "W", "D", "B", "N", "v", "cap", "samples/s", "peak GiB", "bubble")
+    return Grid(header=header, blocks=tuple(blocks), notes=notes if blocks else ("No choice fits.",))
+
+
+def _cells(row: dict[Any, Any]) -> list[str]:
+    method = METHODS.get(row["choice"].partition(",")[0])
+    if method is not None and pd.isna(row["chunks"]):
+        row = {**row, "chunks": method.chunks}
+    whole = ("width", "depth", "micro_batch_size", "micro_batches", "chunks", "cap")
+    return [
+        row["choice"],
+        *("–" if pd.isna(row[name]) else str(int(row[name])) for name in whole),
+        f"{row['samples_per_s']:.2f}",
+        f"{row['peak_memory_gib']:.1f}",
+        "–" if pd.isna(row["bubble_ratio"]) else f"{100 * row['bubble_ratio']:.1f} %",
+    ]
 
 
 def _choice(row: dict[Any, Any]) -> str:
