@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     except Exception as error:
-        line = one_line(error)
+        line = one_line(error, ROOT / "conf")
         if line is None:
             raise
         print(line, file=sys.stderr)

@@ -110,14 +110,20 @@ def value_of(overrides: Sequence[str], key: str) -> str | None:
 
 
 def pinned_backend(experiment: Path) -> str | None:
-    """The backend that an experiment file's defaults list overrides, None if it does not."""
+    """The backend that an experiment file's defaults list overrides, None if it does not.
+
+    Raises:
+        yaml.YAMLError: it is not YAML, or not UTF-8.
+    """
     import yaml
 
     try:
-        document = yaml.safe_load(experiment.read_text()) or {}
+        with experiment.open("rb") as file:  # so that an error names it
+            document = yaml.safe_load(file)
     except OSError:
         return None
-    for entry in document.get("defaults", []):
+    defaults = document.get("defaults") if isinstance(document, dict) else None
+    for entry in defaults if isinstance(defaults, list) else ():
         if isinstance(entry, dict) and (name := entry.get("override /backend")):
             return str(name)
     return None

@@ -60,16 +60,22 @@ def _one_at_a_time(experiment: str, overrides: Sequence[str]) -> None:
     raise InputError("+experiment", experiment, "one experiment at a time", f"type: {'; '.join(commands)}")
 
 
-def one_line(error: Exception) -> str | None:
+def one_line(error: Exception, conf: Path) -> str | None:
     """What to print for an error that the user can mend; None for a defect of ours.
 
     One line, but for a schedule of one's own that is wrong: below it stands the place.
     """
+    import yaml
+
     from bitpipe.schedule.errors import ProgramError
     from experiments.outcome import SweepFailed
 
     if isinstance(error, (InputError, SweepFailed, ProgramError)):
         return str(error)
+    if isinstance(error, yaml.YAMLError):  # names file, line and column, in several lines
+        return " ".join(str(error).split())
+    if isinstance(error, UnicodeDecodeError) and (file := _not_utf8(conf)):
+        return f"{file}: not UTF-8 ({error.reason})"
     if not _theirs(error):
         return None
     first, _, rest = str(error).partition("\n")
@@ -88,6 +94,16 @@ def one_line(error: Exception) -> str | None:
         options = re.findall(r"^\t(\w+)$", rest, re.MULTILINE)
         return f"{found[1]}={found[2]}: allowed are {', '.join(options)}"
     return " ".join(filter(None, [first.strip(), reason.strip()]))
+
+
+def _not_utf8(conf: Path) -> Path | None:
+    """The first configuration file that is no UTF-8 text; Python's own error does not name it."""
+    for path in sorted(conf.rglob("*.yaml")):
+        try:
+            path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            return path
+    return None
 
 
 def _theirs(error: Exception) -> bool:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import fields
 from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def plain(config: DictConfig) -> dict[str, Any]:
         config: with or without Hydra's part.
 
     Raises:
-        InputError: an interpolation that leads nowhere, or a value that must be given.
+        InputError: an interpolation that leads nowhere, a value that must be given, or a number
+            that is not finite.
     """
     try:
         own = without_hydra(config) if "hydra" in config else config
@@ -47,7 +49,20 @@ def plain(config: DictConfig) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         raise InputError("config", error.full_key or "?", str(error).splitlines()[0]) from error
     assert isinstance(values, dict)
+    _finite("", values)
     return {str(key): value for key, value in values.items()}
+
+
+def _finite(key: str, value: Any) -> None:
+    """Refuse infinities and NaN, wherever they stand: no quantity here may be one."""
+    if isinstance(value, float) and not isfinite(value):
+        raise InputError(key, value, "must be finite")
+    if isinstance(value, dict):
+        for name, part in value.items():
+            _finite(f"{key}.{name}" if key else str(name), part)
+    if isinstance(value, list):
+        for place, part in enumerate(value):
+            _finite(f"{key}[{place}]", part)
 
 
 def cell_of(config: Mapping[str, Any]) -> Cell:

@@ -32,6 +32,8 @@ def validate(cell: Cell) -> None:
     target_of(cell)
     if not 1 <= job.measured <= job.iterations:
         raise InputError("measured", job.measured, f"from 1 to iterations={job.iterations}")
+    if not 0 <= job.seed < 2**63:
+        raise InputError("seed", job.seed, "from 0 to 2**63 - 1")
     _batch(cell)
     _size(cell)
     method = method_of(spec)

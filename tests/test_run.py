@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -98,6 +99,38 @@ def test_a_full_disk_in_mid_sweep_is_one_line_and_leaves_whole_files_only(tmp_pa
     assert "record.json cannot be written (No space left on device)" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert not list(tmp_path.rglob(".*")), "no temporary file is left"
+
+
+@pytest.mark.parametrize(
+    ("group", "content", "words"),
+    [
+        ("cluster", b"name: x\nnodes: [1\ndevice: 3\n", "broken.yaml"),
+        ("cluster", b"name: x\nname: y\n", "duplicate key name"),
+        ("cluster", b"name: caf\xe9\n", "broken.yaml: not UTF-8"),
+        ("experiment", b"defaults: [\n", "broken.yaml"),
+        ("experiment", b"title: caf\xe9\n", "broken.yaml"),
+    ],
+)
+def test_a_broken_configuration_file_is_one_line_that_names_it(
+    group: str, content: bytes, words: str, tmp_path: Path
+) -> None:
+    conf = shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    (conf / group / "broken.yaml").write_bytes(content)
+    script = (
+        f"import sys; from pathlib import Path; sys.path.insert(0, {str(ROOT)!r})\n"
+        f"import run; run.ROOT = Path({str(tmp_path)!r}); sys.exit(run.main(sys.argv[1:]))"
+    )
+    named = "+experiment=broken" if group == "experiment" else "cluster=broken"
+    done = subprocess.run(
+        [sys.executable, "-c", script, named, "backend=simulate", f"results={tmp_path / 'results'}"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
 def test_a_schedule_of_ones_own_that_deadlocks_is_shown_with_the_place(tmp_path: Path) -> None:

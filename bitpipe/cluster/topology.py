@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -94,12 +95,23 @@ class Cluster:
         return cls(**values)
 
 
-def _build(kind: type[Any], key: str, data: Mapping[str, Any]) -> Any:
+def _build(kind: type[Any], key: str, data: Any) -> Any:
     known = [f.name for f in fields(kind)]
-    if set(data) != set(known):
-        raise InputError(key, dict(data), f"expected exactly the keys {', '.join(known)}")
-    values = {name: data[name] if name == "name" else float(data[name]) for name in known}
-    for name, value in values.items():
-        if name != "name" and (value < 0 or (value == 0 and name != "latency")):
-            raise InputError(f"{key}.{name}", value, "must be positive")
-    return kind(**values)
+    if not isinstance(data, Mapping) or set(data) != set(known):
+        shown = dict(data) if isinstance(data, Mapping) else data
+        raise InputError(key, shown, f"expected exactly the keys {', '.join(known)}")
+    return kind(
+        **{name: data[name] if name == "name" else _number(f"{key}.{name}", data[name]) for name in known}
+    )
+
+
+def _number(key: str, given: object) -> float:
+    try:
+        value = float(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(key, given, "must be a number") from None
+    if not math.isfinite(value):
+        raise InputError(key, given, "must be finite")
+    if value < 0 or (value == 0 and not key.endswith(".latency")):
+        raise InputError(key, given, "must be positive")
+    return value

@@ -36,3 +36,19 @@ def test_the_paper_s_cluster_is_as_printed() -> None:
 def test_an_unknown_key_is_named_with_those_allowed() -> None:
     with pytest.raises(InputError, match=r"cluster\.nics=8: allowed keys are"):
         Cluster.from_mapping(conf.read("cluster", "a800") | {"nics": 8})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"p2p_intra": {"bandwidth": "fast", "latency": 0}}, "p2p_intra.bandwidth=fast: must be a number"),
+        ({"p2p_intra": {"bandwidth": 1e9, "latency": None}}, "p2p_intra.latency=None: must be a number"),
+        ({"p2p_inter": {"bandwidth": float("nan"), "latency": 0}}, "p2p_inter.bandwidth=nan: must be finite"),
+        ({"p2p_inter": {"bandwidth": 0, "latency": 0}}, "cluster.p2p_inter.bandwidth=0: must be positive"),
+        ({"device": 3}, "cluster.device=3: expected exactly the keys"),
+    ],
+)
+def test_a_value_that_is_no_quantity_is_named(change: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        Cluster.from_mapping(conf.read("cluster", "a800") | change)
+    assert message in str(error.value)

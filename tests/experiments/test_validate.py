@@ -42,6 +42,12 @@ Plan = Callable[..., Sweep]
         ("data.path=/nowhere/corpus.txt backend=virtual", "data.path=/nowhere/corpus.txt: no such file"),
         ("backend=cuda", "backend=cuda: no GPU is visible here"),
         ("wandb.mode=offlin", "did you mean offline?"),
+        ("cluster.device.peak_flops=nan", "cluster.device.peak_flops=nan: must be finite"),
+        ("cluster.p2p_inter.bandwidth=inf", "cluster.p2p_inter.bandwidth=inf: must be finite"),
+        ("learning_rate=nan", "learning_rate=nan: must be finite"),
+        ("watchdog_s=-inf", "watchdog_s=-inf: must be finite"),
+        ("seed=-1", "seed=-1: from 0 to 2**63 - 1"),
+        ("seed=9223372036854775808", "seed=9223372036854775808: from 0"),
         ("~calibration", "try calibration=physical"),
     ],
 )
@@ -64,3 +70,7 @@ def test_a_grid_search_keeps_impossible_cells_as_results(planned: Plan) -> None:
     sweep = planned("experiment.invalid=record depth=4", "experiment.invalid=record depth=5")
     assert [bool(point.refusal) for point in sweep.points] == [False, True]
     assert [cell.job.schedule.depth for cell in sweep.cells] == [4]
+
+
+def test_the_largest_seed_is_allowed(planned: Plan) -> None:
+    assert planned("seed=9223372036854775807").cells[0].job.seed == 2**63 - 1
