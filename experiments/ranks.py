@@ -71,6 +71,8 @@ def run_ranks(
         raise
     except NotWritten:  # nothing more can be recorded
         raise
+    except RankFailure as failure:
+        attempts.all_failed(_cause(failure.cause), Status(failure.status))
     except Exception as error:  # a defect of ours, or of a program: no cell of the block can run
         attempts.all_failed(Cause.of(error))
     finally:
@@ -107,9 +109,9 @@ class _Begun:
             if cell.id not in self.ended:
                 self.store.write(end(self.records[cell.id], status=Status.CANCELLED, cause=cause))
 
-    def all_failed(self, cause: Cause) -> None:
+    def all_failed(self, cause: Cause, status: Status = Status.FAILED) -> None:
         for cell in self.block.cells:
-            self.finish(cell, status=Status.FAILED, cause=cause)
+            self.finish(cell, status=status, cause=cause)
 
     def finish(self, cell: Cell, **changes: Any) -> None:
         """End an attempt: write its record, and wandb's copy, once."""
@@ -127,9 +129,10 @@ def _run(block: Block, begun: _Begun, pool: Pool) -> None:
     data = None if block.backend in WITHOUT_DATA else dataset_of(block.settings, cells[0].job.model)
     scale = None
     if cells[0].links == "scaled":
-        emulated = clock == "deadline"
-        forward = _nominal(cells[0]).forward if emulated else _forward_seconds(cells[0], pool, data)
-        scale = scale_of(cells[0], forward)
+        if clock == "deadline":
+            scale = scale_of(cells[0], _nominal(cells[0]).forward)
+        else:
+            scale = _measured_scale(begun, pool, data)
     measured: dict[str, list[RunResult]] = {cell.id: [] for cell in cells}
     for number in range(block.settings.repeats):
         left = [cell for cell in cells if cell.id not in begun.ended]
@@ -157,11 +160,27 @@ def _run(block: Block, begun: _Begun, pool: Pool) -> None:
             begun.finish(cell, **_changes(cell, measured[cell.id], scale, begun))
 
 
+def _measured_scale(begun: _Begun, pool: Pool, data: Any) -> Scale | None:
+    """The block's scale, by the first cell that fits into memory; None if no cell does.
+
+    Raises:
+        RankFailure: the ranks failed for another reason.
+    """
+    for cell in begun.block.cells:
+        try:
+            return scale_of(cell, _forward_seconds(cell, pool, data))
+        except RankFailure as failure:
+            if failure.status != Status.OOM:
+                raise
+            begun.finish(cell, status=Status.OOM, cause=_cause(failure.cause))
+    return None
+
+
 def _forward_seconds(cell: Cell, pool: Pool, data: Any) -> float:
     """Mean chunk forward of the cell's model on these ranks: one warm-up iteration, then one that counts.
 
     Raises:
-        RuntimeError: the ranks failed.
+        RankFailure: the ranks failed.
     """
     spec = cell.job.schedule
     few = replace(spec, micro_batches=min(spec.micro_batches, spec.depth), cap=None, early_forward=False)
@@ -170,7 +189,8 @@ def _forward_seconds(cell: Cell, pool: Pool, data: Any) -> float:
     (result,) = run_jobs([job], clock="virtual", links=links, data=data, pool=pool)
     if result.status != "ok":
         assert result.cause is not None
-        raise RuntimeError(f"measuring a chunk's forward: {result.cause.message}")
+        message = f"measuring a chunk's forward: {result.cause.message}"
+        raise RankFailure(result.status, replace(result.cause, message=message), 0)
     return fmean(s for (_, action), s in result.durations().items() if action.kind is Kind.F)
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 
 from analysis.load.wandb_offline import read_offline
-from bitpipe.runtime.run import ITEM_BYTES
+from bitpipe.job import Job
+from bitpipe.runtime.result import RunResult
+from bitpipe.runtime.run import ITEM_BYTES, Fault
 from bitpipe.schedule.timeline import Timeline
 from experiments import link_scaling, ranks, wandb_sink
 from experiments.block import Block
@@ -201,6 +204,33 @@ def test_a_defect_of_ours_fails_the_blocks_cells_with_its_traceback(
     assert record.cause is not None
     assert record.cause.message == "KeyError: 'surprise'"
     assert "Traceback" in str(record.cause.traceback)
+
+
+@pytest.mark.parametrize(
+    ("starved", "statuses"),
+    [(2, ["oom", "oom"]), (1, ["oom", "ok"])],
+)
+def test_memory_that_runs_out_while_a_forward_is_measured_is_a_result(
+    starved: int, statuses: list[str], planned: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scale of the links then comes from the first cell that fits."""
+    run_jobs, measured = ranks.run_jobs, []
+
+    def run(jobs: Sequence[Job], **options: Any) -> list[RunResult]:
+        if "out" not in options:  # a measurement of the forward
+            measured.append(jobs)
+            options["faults"] = [Fault(kind="memory", rank=1)] if len(measured) <= starved else []
+        return run_jobs(jobs, **options)
+
+    monkeypatch.setattr(ranks, "run_jobs", run)
+    tiny = f"{TINY} wandb.mode=disabled"
+    (one,) = planned(f"{tiny} method=gpipe", f"{tiny} method=dapple").blocks
+    records = run_block(one, lambda *_: None)
+    assert [record.status for record in records] == statuses
+    cause = records[0].cause
+    assert cause is not None
+    assert cause.kind == "memory"
+    assert cause.message.startswith("measuring a chunk's forward: rank 1")
 
 
 def test_a_simulated_cell_is_logged_where_wandb_is_asked_for(planned: Plan) -> None:
