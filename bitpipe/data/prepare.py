@@ -116,6 +116,8 @@ def prepare(
 
 
 def _is_there(folder: Path, wanted: str) -> bool:
+    if folder.exists() and not folder.is_dir():
+        raise InputError("out", folder, "is a file, not a folder")
     if not (folder / MANIFEST).exists():
         if folder.exists() and any(folder.iterdir()):
             raise InputError("out", folder, "the folder is not empty and holds no prepared corpus")

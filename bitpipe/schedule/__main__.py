@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import shutil
@@ -45,6 +46,8 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0, or 2 for bad input."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without some character shows "?"
+        sys.stdout.reconfigure(errors="replace")
     arguments = _parser().parse_args(argv)
     try:
         return {"list": _list, "show": _show, "search": _search}[arguments.command](arguments)

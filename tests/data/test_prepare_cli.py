@@ -110,3 +110,15 @@ def test_bad_input_is_one_line_and_status_2(
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("out", "message"), [("file", "is a file"), ("file/below", "cannot be written")])
+def test_an_output_path_that_is_no_folder_is_one_line(
+    out: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    assert main(["prepare", "builtin", str(tmp_path / out), "--family", "bert"]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert (tmp_path / "file").read_text() == "mine"

@@ -131,6 +131,18 @@ def test_bad_input_is_one_line_and_status_2(capsys, arguments, message):
     assert message in err
 
 
+def test_an_ascii_terminal_is_enough():
+    done = subprocess.run(
+        [sys.executable, "-m", "bitpipe.schedule", "list"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "bitpipe" in done.stdout
+
+
 def test_it_starts_fast_without_torch_and_draws_nothing_it_was_not_asked_for():
     command = "import sys; from bitpipe.schedule.__main__ import main; main(sys.argv[1:]); "
     command += "print([m for m in ('torch', 'numpy', 'matplotlib') if m in sys.modules])"
