@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ what:
   artifact                   writes the table of ARTIFACT.md from the configurations
   dashboard ENTITY/PROJECT   a wandb workspace and report; --dry-run prints their JSON
 """
+DEFAULT = Path("results")
 ARGUMENTS = {"compare": ("A", "B"), "dashboard": ("ENTITY/PROJECT",)}
 
 
@@ -33,10 +35,26 @@ def main(argv: list[str] | None = None) -> int:
         if len(arguments.more) != len(wanted):
             needs = " ".join(wanted) or "no further argument"
             raise InputError(arguments.what, " ".join(arguments.more) or "nothing", f"expected {needs}")
+        _check(arguments)
         return COMMANDS.get(arguments.what, _one)(arguments)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse what no command could use, before any reads or writes."""
+    from analysis.results import check_source
+
+    check_source(arguments.source)
+    if not (math.isfinite(arguments.noise) and arguments.noise >= 0):
+        raise InputError("noise", arguments.noise, "expected a finite number of percent, at least 0")
+    wanted = arguments.what in ("all", "claims", "report") or (
+        arguments.what == "list" and arguments.results != DEFAULT
+    )
+    online = arguments.source.startswith("wandb:")
+    if wanted and not online and not arguments.results.is_dir():
+        raise InputError("results", arguments.results, "no such results folder")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -48,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("what", help="see below")
     parser.add_argument("more", nargs="*", help=argparse.SUPPRESS)
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    parser.add_argument("--results", type=Path, default=DEFAULT, metavar="DIR")
     parser.add_argument(
         "--source",
         default="records",

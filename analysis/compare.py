@@ -19,14 +19,14 @@ _MODEL = ("model", "layers", "hidden")
 _SHAPE = ("depth", "width", "micro_batch_size", "micro_batches")
 _TRAINING = ("precision", "learning_rate", "clip_norm", "seed")
 _SCHEDULE = ("method", "placement", "chunks", "cap", "early_forward", "sync", "layout")
-_PLACE = ("origin", "cluster", "calibration", "data", "iterations")
+_PLACE = ("cluster", "calibration", "data", "iterations")
 PAIRING = {
     "cell": ("cell",),
-    "method": (*_MODEL, *_SHAPE, *_TRAINING, *_PLACE),
-    "cluster": (*_MODEL, *_SHAPE, *_TRAINING, *_SCHEDULE),
+    "method": ("origin", *_MODEL, *_SHAPE, *_TRAINING, *_PLACE),
+    "cluster": ("origin", *_MODEL, *_SHAPE, *_TRAINING, *_SCHEDULE),
 }
 """What two cells must share to be a pair: ``cell`` everything (two revisions), ``method`` all but
-the schedule, ``cluster`` all but the hardware and the backend."""
+the schedule, ``cluster`` all but the hardware; never two origins, whose numbers mean different things."""
 
 
 class Change(StrEnum):

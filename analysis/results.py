@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,14 @@ from analysis.load import Loaded, load, load_offline, load_online
 from bitpipe.errors import InputError, choose
 
 SOURCES = ("records", "wandb-offline", "wandb:ENTITY/PROJECT")
+
+
+def check_source(source: str) -> None:
+    """Refuse a source that is none of :data:`SOURCES`, with an InputError."""
+    if not re.fullmatch(r"wandb:[^/\s]+/[^/\s]+", source):
+        choose("source", source, SOURCES)
+    elif source == SOURCES[-1]:
+        raise InputError("source", source, "name an entity and a project")
 
 
 class NoResults(InputError):
@@ -49,7 +58,7 @@ class Results:
         kind, _, project = self.source.partition(":")
         if kind == "wandb" and project:
             return load_online(project)
-        choose("source", self.source, SOURCES)
+        check_source(self.source)
         return load_offline(self.root) if self.source == "wandb-offline" else load(self.root)
 
     @property

@@ -181,7 +181,7 @@ def _devices(axes: Axes, rows: pd.DataFrame, points: list[Any], title: str) -> N
     peaks = rows["peak_memory_bytes"].astype(float) / scale
     low, high = peaks.min(), peaks.max()
     # From 0 a small spread over devices would be a sliver.
-    near = low > high / 2
+    near = low > high / 3
     bottom = low - 0.15 * (high - low) if near and high > low else 0
     axes.set_ylabel(f"peak memory ({unit})" + ("\naxis not from 0" if bottom else ""))
     axes.set_title(title, loc="left")

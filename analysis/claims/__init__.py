@@ -15,7 +15,10 @@ CLAIMS: tuple[Claim, ...] = tuple(sorted(_FOUND, key=lambda claim: int(claim.id.
 
 
 def check(results: Results) -> pd.DataFrame:
-    """One row per claim, origin and finding: claim, section, text, origin, verdict, paper, ours, note."""
+    """One row per claim, origin and finding: claim, section, text, origin, model, verdict, paper, ours, note.
+
+    ``model`` is empty where the paper's own is judged.
+    """
     return pd.DataFrame(
         [
             {
@@ -23,6 +26,7 @@ def check(results: Results) -> pd.DataFrame:
                 "section": claim.section,
                 "text": claim.text,
                 "origin": one.origin,
+                "model": one.model,
                 "verdict": one.verdict.value,
                 "paper": one.paper,
                 "ours": one.ours,
@@ -35,13 +39,15 @@ def check(results: Results) -> pd.DataFrame:
 
 
 def summary(findings: pd.DataFrame) -> Grid:
-    """One row per claim and origin: how many findings have which verdict."""
+    """One row per claim, origin and model that is not the paper's: how many findings have which verdict."""
     rows = []
-    for (id, origin), group in findings.groupby(["claim", "origin"], sort=False):
+    for (id, origin, trained), group in findings.groupby(["claim", "origin", "model"], sort=False):
         counts = group["verdict"].value_counts()
         overall = next(iter(counts.index)) if len(counts) == 1 else "in part"
         of = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if verdict in counts)
-        rows.append(entries([id, group["text"].iloc[0], origin, overall, of]))
+        rows.append(
+            entries([id, group["text"].iloc[0], f"{origin} ({trained})" if trained else origin, overall, of])
+        )
     header = ("claim", "text", "origin", "verdict", "findings")
     return Grid(header=header, blocks=(Block(title="", rows=tuple(rows)),), text_columns=5)
 
@@ -55,7 +61,7 @@ def rendered(results: Results) -> Rendered:
             Table(
                 name="claims_summary",
                 title="Claims of the paper, one line each",
-                frame=findings.groupby(["claim", "origin", "verdict"], sort=False)
+                frame=findings.groupby(["claim", "origin", "model", "verdict"], sort=False)
                 .size()
                 .rename("findings")
                 .reset_index(),

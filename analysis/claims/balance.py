@@ -130,7 +130,7 @@ def break_even(results: Results) -> Iterator[Finding]:
             "interpolated in tradeoff_memory_throughput_break_even.csv",
         )
 
-    yield from per_origin(results, "tradeoff_memory_throughput", said, check)
+    yield from per_origin(results, "tradeoff_memory_throughput", said, check, own_models=True)
 
 
 def _at(shares: pd.Series, sizes: Sequence[int], which: Callable[..., int]) -> str:

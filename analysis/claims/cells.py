@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from analysis.claims.claim import Finding, Verdict
-from analysis.compare_rows import interval_end, refusal
+from analysis.compare_rows import interval_end, model_names, paper_scale, refusal
 from analysis.labels import method
 from analysis.results import NoResults, Results
 
@@ -17,16 +18,22 @@ NOISE = 0.005  # the paper's own cells repeat to about this; smaller gaps decide
 TABLE6, PP, DP = "table6_ablation", "fig9ab_throughput_pp", "fig9cd_throughput_dp"
 
 
-def per_origin(results: Results, experiment: str, paper: str, check: PER_ORIGIN) -> Iterator[Finding]:
-    """Run a check on each origin's finished cells; say so where there are none."""
+def per_origin(
+    results: Results, experiment: str, paper: str, check: PER_ORIGIN, *, own_models: bool = False
+) -> Iterator[Finding]:
+    """Run a check on each origin's finished cells of the paper's models; say so where there are none.
+
+    Another model, or one of the paper's that was shrunk, is checked alone and named in its findings,
+    unless the experiment has models of its own.
+    """
     try:
-        rows = results.experiment(experiment)
+        rows = results.experiment(experiment, every_model=not own_models)
     except NoResults as error:
         yield Finding(origin="–", verdict=Verdict.OPEN, paper=paper, ours="", note=error.allowed)
         return
-    for origin, group in rows.groupby("origin", sort=False):
-        found = list(check(str(origin), group))
-        yield from found or [
+    other = model_names(rows).where(~paper_scale(rows) & (not own_models), "").fillna("")
+    for (origin, trained), group in rows.groupby(["origin", other.rename("other")], sort=False):
+        found = list(check(str(origin), group)) or [
             Finding(
                 origin=str(origin),
                 verdict=Verdict.OPEN,
@@ -35,6 +42,7 @@ def per_origin(results: Results, experiment: str, paper: str, check: PER_ORIGIN)
                 note=f"the cells that it needs are not among those of {experiment}",
             )
         ]
+        yield from (replace(one, model=str(trained)) for one in found)
 
 
 def ok(rows: pd.DataFrame) -> pd.DataFrame:
@@ -105,6 +113,18 @@ def at_least(a: Mapping[str, Any], b: Mapping[str, Any]) -> Verdict:
 def together(verdicts: Sequence[Verdict]) -> Verdict:
     """One verdict on several: refuted by one, open while one is open."""
     return next((one for one in (Verdict.NO, Verdict.OPEN) if one in verdicts), Verdict.YES)
+
+
+def in_grid(found: Verdict, have: int, wanted: int, what: str) -> tuple[Verdict, str]:
+    """A verdict on a whole grid, and what to say: parts of it can refute, only all of it reproduces."""
+    if have >= wanted:
+        return found, ""
+    return (Verdict.OPEN if found is Verdict.YES else found), f"; {have} of {wanted} {what}"
+
+
+def uncalibrated(rows: pd.DataFrame) -> set[int]:
+    """The depths with cells whose cost model was not fitted to such devices and links."""
+    return {int(depth) for depth in rows.loc[rows["calibrated"].eq(False).fillna(False), "depth"]}
 
 
 def percent(key: tuple[int, int], gain: Gain) -> str:

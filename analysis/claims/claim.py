@@ -27,6 +27,8 @@ class Finding:
         paper: what the paper prints or says.
         ours: the numbers beside it.
         note: what a reader must know, for instance why it cannot be told.
+        model: that was run, where it is not the paper's at full size; such findings are of ratios only
+            and stand apart.
     """
 
     origin: str
@@ -34,6 +36,7 @@ class Finding:
     paper: str
     ours: str
     note: str = ""
+    model: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pandas as pd
 import pytest
-from result_folders import TINY, VARIANTS, Folder, make_cell, make_record
+from result_folders import (
+    BERT,
+    TABLE6_POINTS,
+    TINY,
+    VARIANTS,
+    Folder,
+    make_cell,
+    make_record,
+    table6_folder,
+)
 
 from analysis.__main__ import main
 from analysis.claims import CLAIMS, check, printed_paper
@@ -35,10 +47,38 @@ def test_without_records_schedules_are_judged_and_runs_cannot_be_told(folder: Fo
     assert Verdict.NO.value in set(schedules["C5"])  # Table 3's denominators
 
 
+def test_the_bubble_formulas_are_judged_over_n(folder: Folder) -> None:
+    """The unit's is exact at N = D alone, that of early forward from N = 2D on."""
+    folder.root.mkdir()
+    yes, no = "reproduced", "not reproduced"
+    assert verdicts(folder, "C4")["simulated"] == [yes, no, no, no, yes, yes]
+
+
 def test_each_origin_gets_its_own_verdict(table6: Folder) -> None:
-    assert verdicts(table6, "C15") == {"simulated": ["reproduced"], "virtual": ["reproduced"]}
-    assert verdicts(table6, "C8") == {"simulated": ["reproduced"], "virtual": ["reproduced"]}
-    assert verdicts(table6, "C9")["simulated"] == ["reproduced"]
+    """The simulated rows at D = 16 are uncalibrated and count for nothing."""
+    simulated = ["reproduced", "cannot be told"]
+    assert verdicts(table6, "C15") == {"simulated": simulated, "virtual": ["reproduced"]}
+    assert verdicts(table6, "C8") == {"simulated": simulated, "virtual": ["reproduced"]}
+    assert verdicts(table6, "C9")["simulated"] == simulated
+
+
+def test_a_claim_on_all_rows_needs_all_rows(folder: Folder) -> None:
+    table6_folder(folder, TABLE6_POINTS[:2])
+    findings = check(Results(folder.root)).query("origin == 'simulated'").set_index("claim")
+    assert findings.loc["C15", "verdict"] == findings.loc["C8", "verdict"] == "cannot be told"
+    assert "2 of 6 rows" in findings.loc["C15", "note"]
+
+
+def test_a_shrunk_model_has_findings_of_its_own_and_replaces_nothing(table6: Folder) -> None:
+    before = check(Results(table6.root))
+    cells = [make_cell(variant=name, model=replace(BERT, hidden=256)) for name in VARIANTS]
+    speeds = {"full": 400.0, "without_v": 500.0, "without_e": 400.0, "without_m": 400.0}
+    table6.add(*(make_record(cell, speeds[str(cell.labels["variant"])]) for cell in cells))
+    table6.sweep("table6_ablation", cells, stamp="20260201-000000")
+    after = check(Results(table6.root))
+    shrunk = after["model"].str.startswith("bert_64 shrunk")
+    pd.testing.assert_frame_equal(after[~shrunk].reset_index(drop=True), before)
+    assert after[shrunk & (after["claim"] == "C15")]["verdict"].tolist() == ["not reproduced"]
 
 
 def test_a_variant_that_beats_full_refutes_the_claim(folder: Folder) -> None:
@@ -53,6 +93,9 @@ def test_equal_losses_are_seen_and_unequal_ones_too(folder: Folder) -> None:
     full, without_v = (make_cell(Origin.VIRTUAL, variant=name, model=TINY) for name in ("full", "without_v"))
     folder.add(make_record(full, 5.0, losses=[7.0, 6.5]))
     folder.add(make_record(without_v, 5.0, losses=[7.0, 6.5 + 1e-6]))
+    assert verdicts(folder, "C17") == {"virtual": ["cannot be told"]}  # one method
+    for name in ("dapple", "1f1b_int", "mixpipe"):
+        folder.add(make_record(make_cell(Origin.VIRTUAL, method=name, model=TINY), 5.0, losses=[7.0, 6.5]))
     assert verdicts(folder, "C17") == {"virtual": ["reproduced"]}
     folder.add(make_record(without_v, 5.0, losses=[7.0, 6.6], attempt=2))
     assert verdicts(folder, "C17") == {"virtual": ["not reproduced"]}
@@ -93,6 +136,26 @@ def test_what_cannot_be_right_is_computed() -> None:
 def test_the_command_writes_both_tables(table6: Folder) -> None:
     assert main(["claims", "--results", str(table6.root)]) == 0
     frame = pd.read_csv(table6.root / "tables" / "claims.csv")
-    assert list(frame.columns) == ["claim", "section", "text", "origin", "verdict", "paper", "ours", "note"]
+    about = ["claim", "section", "text", "origin", "model"]
+    assert list(frame.columns) == [*about, "verdict", "paper", "ours", "note"]
     assert set(frame["verdict"]) <= {verdict.value for verdict in Verdict}
     assert (table6.root / "tables" / "printed_paper.csv").is_file()
+
+
+@pytest.mark.parametrize("what", ["all", "claims", "report", "list"])
+def test_a_missing_results_folder_is_refused_and_not_made(
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "missing"
+    assert main([what, "--results", str(missing)]) == 2
+    error = capsys.readouterr().err.strip()
+    assert "no such results folder" in error
+    assert "\n" not in error
+    assert not missing.exists()
+
+
+@pytest.mark.parametrize(
+    "given", [["--noise", "nan"], ["--noise=-1"], ["--noise", "inf"], ["--source", "nonsense"]]
+)
+def test_options_that_mean_nothing_are_refused(given: list[str]) -> None:
+    assert main(["list", *given]) == 2
