@@ -181,12 +181,21 @@ def _line(group: pd.DataFrame, runs: list[str], reasons: list[str]) -> tuple[Ent
             _yes(bubble.get("agrees_with_paper")),
             span("paper_value"),
             span("value"),
-            _yes(False if False in activation else True if True in activation else None),
+            _peak_agrees(exact, activation),
             formula.weights,
             f"{exact['weights']['value']:g}" if "weights" in exact else "missing",
             " ".join(f"[{mark}]" for mark in dict.fromkeys(marks)),
         ]
     )
+
+
+def _peak_agrees(exact: dict[str, Any], activation: list[Any]) -> str:
+    """Where the paper prints a bound alone, a peak below it agrees."""
+    most = exact.get("activation_most", {})
+    bound = most.get("paper_value")
+    if "activation_least" in exact and pd.isna(exact["activation_least"]["paper_value"]) and pd.notna(bound):
+        return "holds" if most["value"] < bound - 1e-9 else _yes(most["value"] <= bound + 1e-9)
+    return _yes(False if False in activation else True if True in activation else None)
 
 
 def _mark(bubbles: pd.DataFrame, origin: str) -> str:

@@ -12,6 +12,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from matplotlib.text import Text
 
+from analysis.artefacts import bubble_memory
 from analysis.artefacts.bubble_memory import RUN_TOLERANCE, layout, tidy
 from analysis.artefacts.mechanisms import COLUMNS, mechanism
 from analysis.artefacts.schedule_claims import CLAIMS, NO
@@ -219,3 +220,13 @@ def test_claims_about_schedules_have_a_verdict_and_numbers() -> None:
         failed[claim.id] = len(verdicts)
     assert failed.pop("C18") == 6  # the outer devices idle less before their first backward
     assert set(failed.values()) == {0}
+
+
+def test_a_printed_bound_that_holds_is_no_disagreement() -> None:
+    exact = {
+        "activation_least": {"value": 8.5, "paper_value": None},
+        "activation_most": {"value": 9.5, "paper_value": 10.5},
+    }
+    assert bubble_memory._peak_agrees(exact, [None, False]) == "holds"
+    exact["activation_most"]["value"] = 11.0
+    assert bubble_memory._peak_agrees(exact, [None, False]) == "no"
