@@ -64,17 +64,26 @@ def page(results: Results, drawn: Mapping[str, Rendered]) -> str:
     problems = results.loaded.problems
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
+    items = [_item(artefact, results, drawn) for artefact in artefacts().values()]
     return template.render(
+        missing=_missing(items),
         title=TITLE,
         style=Markup((folder / "style.css").read_text(encoding="utf-8")),
         assets=Markup(assets()),
-        items=[_item(artefact, results, drawn) for artefact in artefacts().values()],
+        items=items,
         claims=_table(claims["claims"]),
         claims_summary=_table(claims["claims_summary"]),
         printed=_table(claims["printed_paper"]),
         provenance=_frame(provenance(results), "Where the records come from"),
         problems=_frame(problems, "Files that were left out") if len(problems) else "",
     )
+
+
+def _missing(items: list[Item]) -> str:
+    """Which items have no records, in one sentence; empty if all have."""
+    absent = [item.id for item in items if item.missing]
+    drawn = f"{len(items) - len(absent)} of {len(items)} artefacts are drawn"
+    return f"{drawn}; missing: {', '.join(absent)}." if absent else ""
 
 
 def provenance(results: Results) -> pd.DataFrame:

@@ -39,6 +39,7 @@ def test_it_has_every_artefact_with_how_to_make_it_again(report: Path) -> None:
         assert artefact.rerun in text
         assert f"python -m analysis {artefact.id}<" in text
     assert "holds no record of fig8_memory_pp" in text
+    assert text.count(f" of {len(artefacts())} artefacts are drawn; missing: ") == 1
 
 
 def test_claims_and_provenance_are_in_it(report: Path) -> None:
