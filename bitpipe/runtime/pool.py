@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.resource_tracker
+import signal
 import sys
 import time
 import types
@@ -68,7 +70,7 @@ class Pool:
         context.set_forkserver_preload(["bitpipe.runtime.rank_process"])
         self._board = context.RawArray("q", _BOARD * self.ranks)
         self.generation += 1
-        with _bare_main():
+        with _bare_main(), _without_interrupts():
             for rank in range(self.ranks):
                 here, there = context.Pipe()
                 process = context.Process(
@@ -260,3 +262,14 @@ def _bare_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Start processes with Ctrl-C blocked: a fork server that still imports would print a traceback."""
+    multiprocessing.resource_tracker.ensure_running()  # it unblocks the signal once it has started
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
