@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -206,16 +207,29 @@ def details(id: str) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in text.split() if "=" in pair)
 
 
+ACCOUNTING_DELAY_S = 20.0
+"""How long accounting may lag behind the controller before its silence counts as an answer."""
+
+
 def earlier(id: str) -> JobState | None:
-    """How the previous run of a requeued job ended, from accounting; None where that is not known."""
+    """How the previous run of a requeued job ended, from accounting; None where that is not known.
+
+    The controller requeues a job before accounting has heard of it, so an empty answer is asked again.
+    """
     if not accounting():
         return None
-    text = call("sacct", "-X", "-n", "-P", "-D", "-j", id, "-o", "JobID,State,Reason,NodeList")
-    rows = [line.split("|") for line in text.splitlines()]
-    ended = [
-        row for row in rows if row[0] == id and row[1].split()[0] in ("NODE_FAIL", "PREEMPTED", "REQUEUED")
-    ]
-    if not ended:
-        return None
+    until = time.monotonic() + ACCOUNTING_DELAY_S
+    while not (ended := _earlier_runs(id)):
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.5)
     _, state, reason, nodes = ended[-1]
     return JobState(id=id, state=state.split()[0], reason=reason, nodes=nodes)
+
+
+def _earlier_runs(id: str) -> list[list[str]]:
+    text = call("sacct", "-X", "-n", "-P", "-D", "-j", id, "-o", "JobID,State,Reason,NodeList")
+    rows = [line.split("|") for line in text.splitlines()]
+    return [
+        row for row in rows if row[0] == id and row[1].split()[0] in ("NODE_FAIL", "PREEMPTED", "REQUEUED")
+    ]
