@@ -138,7 +138,7 @@ def test_a_schedule_of_ones_own_that_deadlocks_is_shown_with_the_place(tmp_path:
     file.write_text("F0@0d F1@0d B0@0d B1@0d\nF0@1d B0@1d B1@1d F1@1d\n")
     done = run("method=own", f"method.name=file:{file}", "depth=2", "micro_batches=2", "backend=simulate")
     assert done.returncode == 2
-    assert done.stderr.startswith("deadlock: every device waits")
+    assert done.stderr.startswith(f"file:{file}: deadlock: every device waits")
     assert ">B1@0d" in done.stderr
     assert "Traceback" not in done.stderr
 
