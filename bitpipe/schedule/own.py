@@ -228,7 +228,9 @@ def _from_function(spec: ScheduleSpec) -> Schedule | list[list[Action | str]]:
     except (InputError, ProgramError):
         raise
     except (Exception, SystemExit) as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
+        # The user's own line: libraries that patch sys.exit (wandb does) would name theirs.
+        frames = traceback.extract_tb(error.__traceback__)
+        frame = next((f for f in reversed(frames) if f.filename == module.__file__), frames[-1])
         reason = f"the function raised {_said(error)}"
         raise InputError("method", spec.method, reason, f"{frame.filename}:{frame.lineno}") from error
 

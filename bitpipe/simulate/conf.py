@@ -34,7 +34,7 @@ def read(group: str, name: str) -> dict[str, Any]:
         choose(group, name, names(group))
     try:
         data = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(group, name, f"cannot be read: {str(error).splitlines()[0]}") from None
     if not isinstance(data, dict):
         raise InputError(group, name, "expected a mapping of keys to values")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,6 +140,17 @@ def test_what_cannot_be_loaded_is_one_line(method: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_the_line_named_is_the_users_also_when_a_library_patches_sys_exit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patched = compile("def exit(code=0):\n    raise SystemExit(code)", "/lib/hooks.py", "exec")
+    names: dict[str, Any] = {}
+    exec(patched, names)
+    monkeypatch.setattr(sys, "exit", names["exit"])
+    with pytest.raises(InputError, match=r"raised SystemExit: 0 \(.*test_own.py:\d+\)"):
+        generate(spec("test_own:leaves"))
+
+
 def test_it_has_the_shape_that_was_asked_for(tmp_path: Path) -> None:
     method = written(tmp_path, TWO)
     for asked, message in (
@@ -162,8 +174,8 @@ def test_it_has_the_shape_that_was_asked_for(tmp_path: Path) -> None:
         ("from os import no_such_name", "ImportError: cannot import name"),
         ("raise KeyError('first\\nsecond')", "KeyError"),
         ("raise RuntimeError('first\\nsecond')", "RuntimeError: first$"),
-        ("import sys; sys.exit()", "SystemExit$"),
-        ("import sys; sys.exit(0)", "SystemExit: 0$"),
+        ("raise SystemExit", "SystemExit$"),
+        ("raise SystemExit(0)", "SystemExit: 0$"),
     ],
 )
 def test_a_module_that_fails_is_one_line(
