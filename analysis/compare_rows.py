@@ -91,6 +91,15 @@ def ratio_interval(
     return low / base_high, high / base_low
 
 
+def single_runs(row: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
+    """Whether two rows vary but were not repeated together.
+
+    Their intervals are then the ranges of a few iterations, which often lie apart by chance: they may
+    mark a table, and prove nothing.
+    """
+    return ratio_interval(row, base) != (None, None) and _paired(row, base) is None
+
+
 def _paired(row: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[float, float] | None:
     one, other = row.get("metrics"), base.get("metrics")
     if not (isinstance(one, Mapping) and isinstance(other, Mapping)):

@@ -57,7 +57,7 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Paired iterations: wall seconds between barriers, CPU seconds of all ranks."""
+    """Paired runs of a few iterations: wall seconds between barriers, CPU seconds of all ranks."""
 
     own_seconds: tuple[float, ...]
     peer_seconds: tuple[float, ...]
@@ -90,8 +90,8 @@ class PeerStage(nn.Module):
         return x
 
 
-def compare(world: World, case: Case, pairs: int) -> Pairs | None:
-    """Run both alternately; returns what rank 0 measured."""
+def compare(world: World, case: Case, pairs: int, iterations: int) -> Pairs | None:
+    """Run both alternately, ``iterations`` a side in each pair; returns what rank 0 measured."""
     settle()
     model = ModelConfig(
         name="peer",
@@ -134,7 +134,8 @@ def compare(world: World, case: Case, pairs: int) -> Pairs | None:
         for name, step in order if pair % 2 == 0 else reversed(order):
             dist.barrier()
             begun, spent = time.perf_counter(), time.process_time()
-            step()
+            for _ in range(iterations):
+                step()
             spent = time.process_time() - spent
             dist.barrier()
             seconds[name].append(time.perf_counter() - begun)

@@ -10,7 +10,8 @@ A launcher plugin needs only this::
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -25,6 +26,8 @@ from experiments.data import data_name
 from experiments.settings import RunSettings
 from experiments.shrinking import resized, sizes
 from experiments.validate import validate, validate_settings
+
+SILENCE = 5.0  # seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +83,7 @@ def plan(
     jobs: Sequence[Sequence[str]],
     *,
     launcher: str = "local",
+    say: Callable[[str], None] = print,
 ) -> Sweep:
     """Compose and validate every job of a sweep.
 
@@ -87,6 +91,7 @@ def plan(
         load: from overrides to a configuration, as Hydra's ``load_sweep_config``.
         jobs: the overrides of each job.
         launcher: ``local`` or ``slurm``; for the records.
+        say: told now and then how far it is; searched orders take their time.
 
     Raises:
         InputError: a cell cannot run (one line, the first such cell and how many there are),
@@ -96,7 +101,11 @@ def plan(
     points: list[Point] = []
     errors: list[tuple[Sequence[str], InputError]] = []
     first: Mapping[str, Any] | None = None
-    for overrides in jobs:
+    spoken = time.monotonic()
+    for number, overrides in enumerate(jobs):
+        if time.monotonic() - spoken > SILENCE:
+            spoken = time.monotonic()
+            say(f"checked {number} of {len(jobs)} cells, nothing started yet")
         config = compose(overrides)
         if first is None:
             first = config

@@ -1,8 +1,9 @@
 """wandb's copy of an attempt: a sink, never the only record, and never a reason to fail.
 
 It is written after the attempt, from the same rows as the ranks' own logs, so it can neither
-slow a measurement down nor end it. The first thing that goes wrong switches it off; the record
-says what that was. ``wandb sync --yes DIR`` uploads an offline run later.
+slow a measurement down nor end it. The first thing that goes wrong ends it; the record says what that
+was. A wandb that hangs, wherever that is, is given up after :data:`PATIENCE_S` for the attempt and the
+rest of this process. ``wandb sync --yes DIR`` uploads an offline run later.
 """
 
 from __future__ import annotations
@@ -10,17 +11,23 @@ from __future__ import annotations
 import netrc
 import os
 import socket
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
+
 from experiments.record import Record, plain
 from experiments.settings import WandbSettings
 from experiments.wandb_timeline import log_timeline
 
+PATIENCE_S = 25.0
+"""For all that wandb does about one attempt."""
 PROBE_S = 5.0
+_given_up: list[str] = []
 ENVIRONMENT = {
     "WANDB_SILENT": "true",
     "WANDB_CONSOLE": "off",
@@ -51,6 +58,24 @@ def publish(
         return {"state": "off"}
     for key, value in ENVIRONMENT.items():
         os.environ.setdefault(key, value)
+    if _given_up:
+        return {"state": "broken", "directory": None, "error": f"switched off: {_given_up[0]}"}
+    found: list[dict[str, Any]] = []
+    work = threading.Thread(
+        target=lambda: found.append(_published(record, rows, folder, settings)), daemon=True
+    )
+    work.start()
+    work.join(PATIENCE_S)
+    if work.is_alive():
+        _given_up.append(f"wandb had not finished {record.cell}-a{record.attempt} after {PATIENCE_S:g} s")
+        _kill_service()  # what waits for it wakes up with an error, also when this process ends
+        return {"state": "broken", "directory": None, "error": _given_up[0]}
+    return found[0]
+
+
+def _published(
+    record: Record, rows: Sequence[Mapping[str, Any]], folder: Path, settings: WandbSettings
+) -> dict[str, Any]:
     mode, note = settings.mode, None
     try:
         if mode == "online":
@@ -60,6 +85,16 @@ def publish(
     except Exception as error:  # whatever it is, the attempt's own result stands
         return {"state": "broken", "directory": None, "error": f"{type(error).__name__}: {error}"[:500]}
     return {"state": mode, "directory": directory, "error": note}
+
+
+def _kill_service() -> None:
+    """Kill wandb's own process below this one."""
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if child.name().startswith("wandb"):
+                child.kill()
+        except psutil.Error:
+            continue
 
 
 def _write(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from analysis.grid import Block, Grid, entries
@@ -11,6 +13,8 @@ from analysis.registry import artefact
 from analysis.remarks import remarks
 from analysis.results import NoResults, Results
 from analysis.style import PAGE, figure, line, style
+from bitpipe.schedule import ScheduleSpec, placement_of
+from bitpipe.schedule.bounds import lower_bound
 
 ID = "frontier"
 TITLE = "Makespan against peak activations"
@@ -41,7 +45,8 @@ def frontier(results: Results) -> Rendered:
 def tidy(rows: pd.DataFrame, devices: pd.DataFrame) -> pd.DataFrame:
     """One row per cell: peak activations (Ma, most of all devices), makespan, ``best``.
 
-    A device is busy for 3N stage forwards, so the makespan is 3N / (1 − bubble ratio).
+    A device is busy for 3N stage forwards, so the makespan is 3N / (1 − bubble ratio). ``lower_bound_units``
+    is what no order on the method's placement can beat with as much memory.
     ``best`` marks a point that no other of the same depth and kind of backward dominates: none has
     less memory and is as fast, or as much memory and is faster.
     """
@@ -57,6 +62,7 @@ def tidy(rows: pd.DataFrame, devices: pd.DataFrame) -> pd.DataFrame:
             "method": str(row["method"]),
             "peak_activation_ma": float(peaks[row["cell"], row["attempt"]]),
             "makespan_units": round(3 * int(row["micro_batches"]) / (1 - float(row["bubble_ratio"])), 6),
+            "lower_bound_units": _bound(row, float(peaks[row["cell"], row["attempt"]])),
             "origin": str(row["origin"]),
             "cell": str(row["cell"]),
         }
@@ -68,6 +74,14 @@ def tidy(rows: pd.DataFrame, devices: pd.DataFrame) -> pd.DataFrame:
         frame.loc[group.index, "best"] = _undominated(group)
     by = [*POINT, "peak_activation_ma", "makespan_units", "method"]
     return frame.sort_values(by, ignore_index=True)
+
+
+def _bound(row: dict[str, Any], peak: float) -> float:
+    method = "bitpipe" if row["method"] == SEARCHED else str(row["method"])
+    depth, count = int(row["depth"]), int(row["micro_batches"])
+    placement = placement_of(ScheduleSpec(method=method, depth=depth, micro_batches=count))
+    cap = round(peak * placement.chunks)
+    return lower_bound(placement, count, cap=cap, split_backward=bool(row["split_backward"]))
 
 
 def _undominated(group: pd.DataFrame) -> list[bool]:
@@ -93,17 +107,18 @@ def layout(frame: pd.DataFrame) -> Grid:
         lines = []
         best = rows[rows["best"]]
         for (peak, span), ties in best.groupby(["peak_activation_ma", "makespan_units"]):
+            bound = ties["lower_bound_units"].min()
             names = ", ".join(LOOKS[name].name if name in LOOKS else name for name in ties["method"].unique())
-            lines.append(entries([f"{peak:g}", f"{span:g}", names]))
+            lines.append(entries([f"{peak:g}", f"{span:g}", f"{bound:g}", names]))
         title = f"D={depth}, N={count}, {_backward(bool(split))} ({rows['origin'].iloc[0]})"
         blocks.append(Block(title=title, rows=tuple(lines)))
     notes = (
         "Peak: the most activations that a device holds, in those of one micro-batch on one stage (Ma). "
-        "Makespan in forwards of a stage.",
+        "Makespan in forwards of a stage; bound: no order on that placement with that peak is faster.",
         "Only points that no other has beaten in memory and time; all cells are in the CSV.",
     )
-    header = ("peak Ma", "makespan", "methods")
-    return Grid(header=header, blocks=tuple(blocks), notes=notes, text_columns=3)
+    header = ("peak Ma", "makespan", "bound", "methods")
+    return Grid(header=header, blocks=tuple(blocks), notes=notes, text_columns=4)
 
 
 def _backward(split: bool) -> str:

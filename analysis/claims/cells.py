@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis.claims.claim import Finding, Verdict
-from analysis.compare_rows import interval_end, model_names, paper_scale, refusal
+from analysis.compare_rows import model_names, paper_scale, ratio_interval, refusal, single_runs
 from analysis.labels import method
 from analysis.results import NoResults, Results
 
@@ -55,39 +55,51 @@ def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 class Gain(NamedTuple):
-    """How much faster full is than a variant, as a share, with the interval of both runs."""
+    """How much faster full is than a variant, as a share, with its interval.
+
+    ``sure`` is False for noisy runs that were not repeated: their ranges decide nothing.
+    """
 
     value: float
     low: float
     high: float
+    sure: bool = True
+
+
+def gain(one: Mapping[str, Any], other: Mapping[str, Any]) -> Gain:
+    """How much faster ``one`` is; a value without noise is its own interval."""
+    value = one["samples_per_s"] / other["samples_per_s"] - 1
+    low, high = ratio_interval(one, other)
+    if low is None or high is None:
+        return Gain(value, value, value)
+    return Gain(value, low - 1, high - 1, not single_runs(one, other))
 
 
 def gains_of(rows: pd.DataFrame, variant: str) -> dict[tuple[int, int], Gain]:
     """The gain per (D, N); rows that may not be compared are left out."""
     gains = {}
-    name = "samples_per_s"
     for key, group in rows.groupby(["depth", "micro_batches"]):
         by = {row["variant"]: row for row in records(group)}
         if {"full", variant} <= set(by) and not refusal(group):
-            full, other = by["full"], by[variant]
-            gains[int(str(key[0])), int(str(key[1]))] = Gain(
-                full[name] / other[name] - 1,
-                interval_end(full, name, "low") / interval_end(other, name, "high") - 1,
-                interval_end(full, name, "high") / interval_end(other, name, "low") - 1,
-            )
+            gains[int(str(key[0])), int(str(key[1]))] = gain(by["full"], by[variant])
     return gains
 
 
 def above(a: Gain, b: Gain) -> Verdict:
     """Whether gain a is above gain b; intervals that overlap leave it open."""
+    if not (a.sure and b.sure):
+        return Verdict.OPEN
     return Verdict.YES if a.low > b.high else Verdict.NO if a.high < b.low else Verdict.OPEN
 
 
 def none(gain: Gain) -> Verdict:
-    """Whether there is no gain, to within :data:`NOISE`; an interval around 0 leaves it open."""
-    if abs(gain.value) < NOISE:
+    """Whether there is no gain, to within :data:`NOISE`.
+
+    An interval that reaches both sides of that bound leaves it open.
+    """
+    if gain.sure and gain.low > -NOISE and gain.high < NOISE:
         return Verdict.YES
-    return Verdict.OPEN if gain.low < NOISE and gain.high > -NOISE else Verdict.NO
+    return Verdict.OPEN if not gain.sure or (gain.low < NOISE and gain.high > -NOISE) else Verdict.NO
 
 
 def ordered(gaps: list[float], noise: float = NOISE / 5) -> Verdict:
@@ -98,16 +110,16 @@ def ordered(gaps: list[float], noise: float = NOISE / 5) -> Verdict:
 
 
 def at_least(a: Mapping[str, Any], b: Mapping[str, Any]) -> Verdict:
-    """Whether a's throughput is at least b's; intervals that overlap leave it open.
+    """Whether a's throughput is at least b's; an interval of the ratio around 1 leaves it open.
 
     A difference below a millionth counts as equal, and equal is at least.
     """
-    if a["samples_per_s"] >= b["samples_per_s"] * (1 - 1e-6):
-        close = abs(a["samples_per_s"] / b["samples_per_s"] - 1) <= 1e-6
-        sure = close or interval_end(a, "samples_per_s", "low") > interval_end(b, "samples_per_s", "high")
-        return Verdict.YES if sure else Verdict.OPEN
-    lost = interval_end(a, "samples_per_s", "high") < interval_end(b, "samples_per_s", "low")
-    return Verdict.NO if lost else Verdict.OPEN
+    lead = gain(a, b)
+    if not lead.sure:
+        return Verdict.OPEN
+    if lead.low >= -1e-6:
+        return Verdict.YES
+    return Verdict.NO if lead.high < -1e-6 else Verdict.OPEN
 
 
 def together(verdicts: Sequence[Verdict]) -> Verdict:

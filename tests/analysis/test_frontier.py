@@ -33,14 +33,22 @@ def cells(points: list[tuple[str, float, float]]) -> tuple[pd.DataFrame, pd.Data
 
 
 def test_only_points_that_nothing_dominates_are_best() -> None:
-    frame = tidy(*cells([("a", 4, 0.2), ("b", 4, 0.25), ("a", 2, 0.4), ("b", 5, 0.2)]))
+    frame = tidy(*cells([("dapple", 4, 0.2), ("gpipe", 4, 0.25), ("dapple", 2, 0.4), ("gpipe", 5, 0.2)]))
     assert frame["peak_activation_ma"].tolist() == [2, 4, 4, 5]
     assert frame["makespan_units"].tolist() == [40, 30, 32, 30]
     assert frame["best"].tolist() == [True, True, False, False]
 
 
+def test_no_point_beats_the_bound_of_its_placement_and_peak() -> None:
+    frame = tidy(*cells([("dapple", 4, 1 - 24 / 33), ("bitpipe", 4, 1 - 24 / 26)])).set_index("method")
+    assert frame["makespan_units"].to_dict() == {"bitpipe": 26, "dapple": 33}
+    assert frame["lower_bound_units"].to_dict() == {"bitpipe": 26, "dapple": 33}
+
+
 def test_a_methods_line_only_falls() -> None:
-    frame = tidy(*cells([("a", 1, 0.5), ("a", 2, 0.6), ("a", 3, 0.4), ("a", 4, 0.4)]))
+    frame = tidy(
+        *cells([("dapple", peak, bubble) for peak, bubble in ((1, 0.5), (2, 0.6), (3, 0.4), (4, 0.4))])
+    )
     assert lower_line(frame)["peak_activation_ma"].tolist() == [1, 3]
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import psutil
 import pytest
 
 from analysis.load.wandb_offline import read_offline
@@ -175,6 +178,44 @@ def test_a_broken_wandb_breaks_nothing_and_the_record_says_what_happened(
     assert entry["state"] == "broken"
     assert "the service is gone" in entry["error"]
     replace(unlogged, wandb=entry).document()
+
+
+@pytest.mark.parametrize("step", ["init", "log", "finish"])
+def test_a_wandb_that_hangs_is_given_up_for_good(
+    unlogged: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Its real service is stopped, so that the call waits for an answer that never comes."""
+    import wandb
+
+    offline = WandbSettings(mode="offline")
+    monkeypatch.setattr(wandb_sink, "PATIENCE_S", 6.0)
+    monkeypatch.setattr(wandb_sink, "_given_up", [])
+    wandb.setup()
+    stopped: list[psutil.Process] = []
+
+    def stop() -> None:
+        for child in psutil.Process().children(recursive=True):
+            if child.name().startswith("wandb"):
+                child.suspend()
+                stopped.append(child)
+
+    owner = wandb if step == "init" else wandb.Run
+    real = getattr(owner, step)
+    monkeypatch.setattr(owner, step, lambda *a, **k: (stop(), real(*a, **k))[1])
+    begun = time.monotonic()
+    rows = [{"loss": 1.0}]
+    first, second = (
+        wandb_sink.publish(replace(unlogged, attempt=k), rows, tmp_path, offline) for k in (78, 79)
+    )
+    assert time.monotonic() - begun < 2 * wandb_sink.PATIENCE_S
+    assert stopped
+    assert (first["state"], second["state"]) == ("broken", "broken")
+    assert "had not finished" in first["error"]
+    assert second["error"].startswith("switched off: ")
+    psutil.wait_procs(stopped, timeout=10)
+    assert not any(child.is_running() for child in stopped)
+    with contextlib.suppress(Exception):
+        wandb.teardown()  # other tests start a service of their own
 
 
 def test_wandb_may_not_move_to_another_folder_in_silence(unlogged: Record, tmp_path: Path) -> None:
