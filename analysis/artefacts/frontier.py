@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -76,7 +77,7 @@ def tidy(rows: pd.DataFrame, devices: pd.DataFrame) -> pd.DataFrame:
     return frame.sort_values(by, ignore_index=True)
 
 
-def _bound(row: dict[str, Any], peak: float) -> float:
+def _bound(row: Mapping[Any, Any], peak: float) -> float:
     method = "bitpipe" if row["method"] == SEARCHED else str(row["method"])
     depth, count = int(row["depth"]), int(row["micro_batches"])
     placement = placement_of(ScheduleSpec(method=method, depth=depth, micro_batches=count))

@@ -50,6 +50,7 @@ class Pool:
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
         self._board: Any = None
+        self._address: str | tuple[str, int] = ""
         self.generation = 0
 
     def __enter__(self) -> Pool:
@@ -87,10 +88,12 @@ class Pool:
             raise
 
     def _settle_world(self) -> None:
-        """Rank 0 opens a store on a free port; the others are told which."""
-        address = self._collect(lambda found: 0 in found, self._start_limit, self._start_limit, _plain)[0]
+        """Rank 0 opens a store, in a file or on a free port; the others are told which."""
+        self._address = self._collect(lambda found: 0 in found, self._start_limit, self._start_limit, _plain)[
+            0
+        ]
         for pipe in self._pipes[1:]:
-            pipe.send(address)
+            pipe.send(self._address)
         self._collect(lambda found: len(found) == self.ranks, self._start_limit, self._start_limit, _plain)
 
     def call(
@@ -132,6 +135,8 @@ class Pool:
         for pipe in self._pipes:
             pipe.close()
         self._processes, self._pipes = [], []
+        if self._address and isinstance(self._address, str):
+            Path(self._address).unlink(missing_ok=True)
 
     def _collect(
         self,

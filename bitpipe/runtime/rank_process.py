@@ -8,6 +8,7 @@ import datetime
 import os
 import select
 import signal
+import tempfile
 import threading
 import time
 import traceback
@@ -16,7 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torch.distributed import FileStore, TCPStore  # type: ignore[attr-defined]
 
 from bitpipe.runtime import train as train
 from bitpipe.runtime.failure import Report, is_memory
@@ -47,14 +48,14 @@ def _die_with(pipe: int) -> None:
     os._exit(1)
 
 
-def answer(rank: int, size: int, pipe: Connection, mine: memoryview, host: str = "127.0.0.1") -> None:
+def answer(rank: int, size: int, pipe: Connection, mine: memoryview, host: str | None = None) -> None:
     """Join the world, then run what comes through the pipe until it closes.
 
     Args:
         rank, size: in the world.
         pipe: to the pool.
         mine: three numbers that the pool sees: job, iteration, mark.
-        host: this machine, as the other ranks reach it.
+        host: this machine, as ranks on others reach it; None if all are on this one.
     """
     scrub_environment()
     torch.set_num_threads(1)
@@ -86,13 +87,23 @@ def answer(rank: int, size: int, pipe: Connection, mine: memoryview, host: str =
         os._exit(1)
 
 
-def _join(rank: int, size: int, pipe: Connection, host: str) -> None:
-    """Meet the other ranks. Rank 0 binds any free port, so no port can be taken."""
-    store_type: Any = TCPStore
-    if rank == 0:
-        store = store_type(host, 0, size, is_master=True, wait_for_workers=False)
+def _join(rank: int, size: int, pipe: Connection, host: str | None) -> None:
+    """Meet the other ranks: on one machine in a file, across machines at a port that rank 0 found free.
+
+    A TCP store looks up the name of 127.0.0.1; where that asks a DNS server, 32 ranks at once made it
+    drop a question and all wait five seconds for its repetition.
+    """
+    tcp: Any = TCPStore
+    file: Any = FileStore
+    if rank == 0 and host is not None:
+        store = tcp(host, 0, size, is_master=True, wait_for_workers=False)
         pipe.send((host, store.port))
+    elif rank == 0:
+        handle, path = tempfile.mkstemp(prefix="bitpipe-ranks-")
+        os.close(handle)
+        pipe.send(path)
+        store = file(path, size)
     else:
-        address, port = pipe.recv()
-        store = store_type(address, port, size, is_master=False)
+        address = pipe.recv()
+        store = file(address, size) if host is None else tcp(*address, size, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_GLOO_TIMEOUT)
