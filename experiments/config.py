@@ -103,7 +103,7 @@ class Config:
     draw: bool = True  # print the experiment's table and draw its figures at the end
     timelines: bool = True  # keep one iteration's timeline beside each record
     watchdog_s: float = 60.0  # seconds without progress until a run counts as hung
-    max_lag: float = 0.02  # emulate: a run that falls further behind, as a share of an iteration, fails
+    max_lag: float = 0.02  # emulate: a run whose iterations end later than that, as a share of one, fails
     wandb: WandbConfig = field(default_factory=WandbConfig)
 
     # Sweeps on Slurm; slurm.submit.Options says more. The local launcher ignores them.

@@ -218,13 +218,13 @@ def _changes(cell: Cell, repeats: Sequence[RunResult], scale: Scale | None, begu
         }
     provenance["hosts"] = sorted({rank.host for rank in result.reports})
     provenance["devices"] = sorted({rank.device for rank in result.reports})
-    late = max(repeats, key=lambda one: one.lag_share)
+    late = max(repeats, key=lambda one: one.late_share)
     allowed = begun.block.settings.max_lag
-    if late.lag_share > allowed:
+    if late.late_share > allowed:
         return {
             "status": Status.FAILED,
             "cause": _too_late(late, allowed),
-            "metrics": {"lag_seconds": late.lag, "lag_share": late.lag_share},
+            "metrics": {"lag_seconds": late.lag, "late_share": late.late_share},
             "provenance": provenance,
         }
     return {
@@ -260,7 +260,7 @@ def _metrics(result: RunResult) -> dict[str, Any]:
         metrics["gradient_norms"] = list(result.norms)
     if result.origin == "emulated":
         metrics["lag_seconds"] = result.lag
-        metrics["lag_share"] = result.lag_share
+        metrics["late_share"] = result.late_share
     return metrics
 
 
@@ -268,7 +268,7 @@ def _too_late(result: RunResult, allowed: float) -> Cause:
     """Why an emulated run does not count: its ranks could not keep up with their nominal times."""
     return Cause(
         kind="lag",
-        message=f"ranks fell behind their nominal times by {result.lag_share:.1%} of an iteration, "
+        message=f"ranks fell behind: an iteration ended late by {result.late_share:.1%} of its time, "
         f"max_lag={allowed:g} allows {allowed:.1%}; use a less busy machine or a longer "
         "backend.options.stage_forward_ms",
     )

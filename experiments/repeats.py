@@ -51,7 +51,7 @@ def together(repeats: Sequence[Mapping[str, Any]], *, measured: int, measurement
         "samples_per_s_low": low,
         "samples_per_s_high": high,
     }
-    for name in ("lag_seconds", "lag_share"):
+    for name in ("lag_seconds", "late_share"):
         if name in metrics:
             metrics[name] = max(one[name] for one in repeats)
     return metrics

@@ -33,8 +33,8 @@ class RunSettings:
         repeats: how often a block's cells are measured, one rotation after another.
         timelines: keep one iteration's timeline beside each record.
         watchdog_s: seconds without progress of any rank before a run counts as hung.
-        max_lag: largest delay of an emulated run behind its nominal times, as a share of an
-            iteration; a run that exceeds it has failed, the machine being too busy for it.
+        max_lag: by which share of its time an emulated iteration may end late; a run that exceeds
+            it has failed, the machine being too busy for it.
         wandb: the sink.
     """
 

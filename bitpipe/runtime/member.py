@@ -49,6 +49,7 @@ class Member:
         self.losses: list[float] = []
         self.norms: list[float] = []
         self.lag: list[float] = []
+        self.late: list[float] = []
         self._spans: list[list[tuple[float, float]]] = []
         self._peak: Peak | None = None
         self._log: TextIO | None = None
@@ -235,10 +236,11 @@ class Member:
                 spans[at] = issue.issued, reduced[group][1]
             spans[-1] = starts[plan.rank], ends[plan.rank]
         if isinstance(clock, DeadlineClock):
-            clock.now = ends[plan.rank]
-            clock.spend(0.0)
-            real = torch.tensor([clock.finished, clock.lag], dtype=torch.float64)
+            # A rank that was late at the end of its row ends its all-reduces and its step as late.
+            end = ends[plan.rank] + clock.finished - clock.now
+            real = torch.tensor([end, clock.lag], dtype=torch.float64)
             dist.all_reduce(real, op=dist.ReduceOp.MAX)
+            self.late.append(real[0].item() - max(ends))
             ends = [real[0].item()]
             self.lag.append(real[1].item())
         self.seconds.append(max(ends))
@@ -298,6 +300,7 @@ class Member:
             losses=tuple(self.losses),
             norms=tuple(self.norms),
             lag=tuple(self.lag),
+            late=tuple(self.late),
             bytes=held,
             sync_bytes=self._sizes,
             host=self.world.host,

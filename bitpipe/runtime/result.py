@@ -53,7 +53,8 @@ class RankReport:
         losses: mean over the global mini-batch, per iteration, the same on every rank.
         norms: gradient norm before clipping, per iteration that was not skipped; empty without
             clipping.
-        lag: deadline clock: largest delay behind the nominal times, per iteration.
+        lag: deadline clock: largest delay of an operation behind its nominal end, per iteration.
+        late: deadline clock: how far behind its nominal end the iteration ended.
         bytes: parameters, gradients, optimizer state, receive buffers and peak activations.
         sync_bytes: of every all-reduce that this rank takes part in.
         host: name of the machine.
@@ -67,6 +68,7 @@ class RankReport:
     losses: tuple[float, ...]
     norms: tuple[float, ...]
     lag: tuple[float, ...]
+    late: tuple[float, ...]
     bytes: Mapping[str, int]
     sync_bytes: Mapping[Group, int]
     host: str
@@ -122,13 +124,14 @@ class RunResult:
         return max((max(report.lag, default=0.0) for report in self.reports), default=0.0)
 
     @property
-    def lag_share(self) -> float:
-        """Deadline clock: the largest delay as a share of its iteration, of those that count; else 0."""
-        if not self.reports or not self.reports[0].lag:
+    def late_share(self) -> float:
+        """Deadline clock: by which share of its time an iteration ended late, at most, of those that
+        count; else 0. Delays of operations that something else waits out do not show here."""
+        if not self.reports or not self.reports[0].late:
             return 0.0
         counted = slice(-self.job.measured, None)
-        lag = self.reports[0].lag[counted]  # the same on every rank, as the seconds are
-        return max(late / seconds for late, seconds in zip(lag, self.seconds[counted], strict=True))
+        late = self.reports[0].late[counted]  # the same on every rank, as the seconds are
+        return max(behind / seconds for behind, seconds in zip(late, self.seconds[counted], strict=True))
 
     @property
     def mean_seconds(self) -> float:

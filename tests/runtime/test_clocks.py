@@ -118,6 +118,25 @@ def test_emulation_keeps_to_the_exact_makespan(pool_of: Callable[[int], Pool], m
     assert exact <= result.seconds[-1] <= exact + result.lag
 
 
+def test_what_ranks_agree_on_after_an_iteration_is_no_part_of_its_time(
+    pool_of: Callable[[int], Pool],
+) -> None:
+    """The last device of a 1F1B is done long before the first; waiting for it is not lag."""
+    job = job_of("dapple", 4, 4, iterations=3, sync="none")
+    (result,) = run_block(
+        [job],
+        clock="deadline",
+        links=[free_links(job)],
+        data=None,
+        nominal=[NOMINAL],
+        pool=pool_of(job.ranks),
+    )
+    drain = 3 * NOMINAL.backward  # from the last device's end to the first's
+    assert min(result.reports[0].lag) < drain
+    for late, seconds in zip(result.reports[0].late, result.seconds, strict=True):
+        assert seconds == pytest.approx(result.timeline().makespan + late)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("method", ["dapple", "1f1b_int", "chimera", "bitpipe"])
