@@ -14,6 +14,7 @@ PARAMETERS = (
     "optimizer_bytes",
     "all_reduce_efficiency",
     "p2p_inter_efficiency",
+    "all_reduce_inter_efficiency",
 )
 """What :mod:`bitpipe.simulate.fit` may fit; all else comes from cluster and model."""
 
@@ -36,6 +37,7 @@ class Calibration:
         p2p_inter_efficiency: share of the cluster's P2P bandwidth between nodes reached; None if
             no measurement across nodes was available: then it counts as 1, and predictions that
             use more than one node are marked as not calibrated.
+        all_reduce_inter_efficiency: share of the cluster's all-reduce bandwidth between nodes reached.
         gradient_bytes: bytes per parameter in the gradient all-reduce of half-precision training.
         fitted: which of :data:`PARAMETERS` were fitted, the others being assumed.
         cells: what they were fitted to.
@@ -50,6 +52,7 @@ class Calibration:
     optimizer_bytes: float
     all_reduce_efficiency: float = 1.0
     p2p_inter_efficiency: float | None = None
+    all_reduce_inter_efficiency: float = 1.0
     gradient_bytes: float = 2.0
     fitted: tuple[str, ...] = ()
     cells: str = ""

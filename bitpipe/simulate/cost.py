@@ -68,12 +68,12 @@ class CostModel:
     @cached_property
     def links(self) -> Links:
         """The cluster's links at the calibrated efficiencies."""
-        ring, between = self.cluster.all_reduce_intra, self.cluster.p2p_inter
-        known = self.calibration.p2p_inter_efficiency
+        cluster, known = self.cluster, self.calibration.p2p_inter_efficiency
         reached = replace(
-            self.cluster,
-            all_reduce_intra=_scaled(ring, self.calibration.all_reduce_efficiency),
-            p2p_inter=_scaled(between, 1.0 if known is None else known),
+            cluster,
+            all_reduce_intra=_scaled(cluster.all_reduce_intra, self.calibration.all_reduce_efficiency),
+            all_reduce_inter=_scaled(cluster.all_reduce_inter, self.calibration.all_reduce_inter_efficiency),
+            p2p_inter=_scaled(cluster.p2p_inter, 1.0 if known is None else known),
         )
         return Links.of(reached, self.layout)
 

@@ -22,6 +22,7 @@ RANGES = {
     "optimizer_bytes": (0.0, 400.0),
     "all_reduce_efficiency": (0.05, 1.5),
     "p2p_inter_efficiency": (0.005, 1.0),
+    "all_reduce_inter_efficiency": (0.02, 1.5),
 }
 _SCALES = {
     "compute_efficiency": 0.1,
@@ -29,6 +30,7 @@ _SCALES = {
     "optimizer_bytes": 30.0,
     "all_reduce_efficiency": 0.3,
     "p2p_inter_efficiency": 0.05,
+    "all_reduce_inter_efficiency": 0.3,
 }
 
 

@@ -35,7 +35,7 @@ def test_one_fitted_rate_and_physical_constants_come_within_ten_percent_on_one_n
     assert max(map(abs, errors(ONE_NODE, "physical"))) < 0.10
 
 
-@pytest.mark.parametrize("name", ["physical", "full_cells", "full_cells_two_nodes"])
+@pytest.mark.parametrize("name", ["physical", "full_cells", "full_cells_two_nodes", "two_node_cells"])
 def test_the_full_method_is_never_behind_its_ablations_on_one_node(name: str) -> None:
     calibration = conf.calibration(name)
     speed = {(c.row, c.variant): predict(c.job, A800, calibration).samples_per_s for c in CELLS}
@@ -142,7 +142,7 @@ def test_a_missing_value_is_named() -> None:
 
 
 def test_every_number_of_a_shipped_calibration_says_where_it_comes_from() -> None:
-    for name in ("physical", "full_cells", "full_cells_two_nodes"):
+    for name in ("physical", "full_cells", "full_cells_two_nodes", "two_node_cells"):
         data = conf.read("calibration", name)
         numbers = {key for key in data if key not in ("name", "device", "fitted", "cells", "sources")}
         assert numbers == set(data["sources"]), name
