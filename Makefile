@@ -34,6 +34,7 @@ lint: install  ## ruff and mypy
 bench: install  ## timings of schedules, simulator, runtime and start-up, into results/bench/
 	$(BIN)/python benchmarks/schedule_generation.py
 	$(BIN)/python benchmarks/simulator.py
+	$(BIN)/python benchmarks/simulator_vs_virtual.py
 	$(BIN)/python benchmarks/runtime_vs_torch.py
 	$(BIN)/python benchmarks/start_up.py
 
