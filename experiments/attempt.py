@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from bitpipe.traffic import Traffic
 from experiments.block import Block
 from experiments.cell import Cell
 from experiments.provenance import provenance
@@ -33,3 +35,12 @@ def begin(cell: Cell, block: Block, attempt: int) -> Record:
 def end(record: Record, **changes: Any) -> Record:
     """The record of the same attempt, ended now."""
     return replace(record, finished=datetime.now(UTC).isoformat(), **changes)
+
+
+def traffic_metrics(found: Iterable[Traffic]) -> dict[str, dict[str, float]]:
+    """What an iteration puts on the links, as metrics: names are ``kind/link class``."""
+    counted = {f"{one.kind}/{one.link}": one for one in found}
+    return {
+        "traffic_bytes": {name: one.bytes for name, one in counted.items()},
+        "traffic_messages": {name: one.messages for name, one in counted.items()},
+    }

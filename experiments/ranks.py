@@ -16,7 +16,7 @@ from bitpipe.runtime.pool import Pool
 from bitpipe.runtime.result import Cause as RunCause
 from bitpipe.runtime.result import RunResult
 from bitpipe.schedule.action import Kind
-from experiments.attempt import begin, end
+from experiments.attempt import begin, end, traffic_metrics
 from experiments.block import Block
 from experiments.cell import CLOCKS, Cell
 from experiments.data import WITHOUT_DATA, dataset_of
@@ -253,6 +253,7 @@ def _metrics(result: RunResult) -> dict[str, Any]:
         "global_batch": result.job.global_batch,
         "bubble_ratio": result.timeline().bubble_ratio,
         "losses": list(result.losses),
+        **traffic_metrics(result.traffic),
     }
     if result.reports[0].skipped:
         metrics["skipped_steps"] = result.reports[0].skipped

@@ -8,7 +8,7 @@ from bitpipe.errors import InputError
 from bitpipe.simulate.memory import GIB, Verdict
 from bitpipe.simulate.predict import Prediction, predict
 from bitpipe.simulate.unit_calibration import UnitCalibration
-from experiments.attempt import begin, end
+from experiments.attempt import begin, end, traffic_metrics
 from experiments.block import Block
 from experiments.cell import Cell
 from experiments.finishing import finish
@@ -48,8 +48,7 @@ def _predicted(record: Record, found: Prediction, cell: Cell, store: Store, time
         "global_batch": cell.job.global_batch,
         "bubble_ratio": found.bubble_ratio,
         "model_flops_utilisation": found.model_flops_utilisation,
-        "traffic_bytes": {f"{t.kind}/{t.link}": t.bytes for t in found.traffic},
-        "traffic_messages": {f"{t.kind}/{t.link}": t.messages for t in found.traffic},
+        **traffic_metrics(found.traffic),
     }
     timeline = None
     if timelines:

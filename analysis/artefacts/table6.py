@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.artefacts.table6_figures import memory_picture, throughput_picture
 from analysis.artefacts.table6_searched import searched_tables
+from analysis.artefacts.traffic import traffic_tables
 from analysis.compare_rows import comparable_with_paper, decide, model_names, ratio_interval
 from analysis.grid import Block, Entry, Grid, entries, rank
 from analysis.labels import VARIANTS, model, place
@@ -72,6 +73,7 @@ def table6_ablation(results: Results) -> Rendered:
                 title="Table 6's runs: peak memory over devices",
                 frame=memory.summary,
             ),
+            *traffic_tables(ours),
             *searched_tables(results),
         ),
         pictures=tuple(throughput_picture(frame)) + tuple(memory_picture(memory)),

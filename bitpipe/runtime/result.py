@@ -16,6 +16,7 @@ from bitpipe.runtime.plan import Group, Plan, group_of
 from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.program import Program
 from bitpipe.schedule.timeline import Event, Timeline
+from bitpipe.traffic import Collective, Traffic, traffic
 
 STATUSES = ("ok", "failed", "timeout", "oom")
 
@@ -173,6 +174,14 @@ class RunResult:
             return self.message_bytes
         group = group_of(action)
         return next((r.sync_bytes[group] for r in self.reports if group in r.sync_bytes), 0)
+
+    @property
+    def traffic(self) -> tuple[Traffic, ...]:
+        """Bytes by kind and link class of one iteration; a SEND counts what the clocks count."""
+        plan = Plan(program=self.program, layout=self.layout, rank=0)
+        sizes = {group: size for report in self.reports for group, size in report.sync_bytes.items()}
+        collectives = (Collective(group[0], plan.groups[group], size) for group, size in sizes.items())
+        return traffic(self.program, self.layout, self.size, collectives)
 
     @property
     def vectors(self) -> dict[str, tuple[float, ...]]:

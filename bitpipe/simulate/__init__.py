@@ -4,7 +4,7 @@ from bitpipe.simulate.calibration import Calibration
 from bitpipe.simulate.cost import CostModel
 from bitpipe.simulate.engine import Trace, simulate, trace
 from bitpipe.simulate.memory import Memory, Verdict
-from bitpipe.simulate.predict import Prediction, Traffic, predict
+from bitpipe.simulate.predict import Prediction, predict
 from bitpipe.simulate.units import simulate_units
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "Memory",
     "Prediction",
     "Trace",
-    "Traffic",
     "Verdict",
     "predict",
     "simulate",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
-from bitpipe.cluster import Cluster, LinkClass
+from bitpipe.cluster import Cluster
 from bitpipe.errors import choose
 from bitpipe.job import Job
 from bitpipe.models import arithmetic
-from bitpipe.schedule.action import Kind
 from bitpipe.schedule.timeline import Timeline
 from bitpipe.simulate.calibration import Calibration
 from bitpipe.simulate.cost import CostModel
@@ -18,23 +16,9 @@ from bitpipe.simulate.engine import Trace, trace
 from bitpipe.simulate.held import Held
 from bitpipe.simulate.memory import Memory, Verdict, verdict
 from bitpipe.simulate.programs import program_of
+from bitpipe.traffic import Collective, Traffic, traffic
 
 ATTENTIONS = ("unfused", "fused")
-_TRAFFIC = {
-    Kind.SEND_F: "activation",
-    Kind.SEND_B: "activation_gradient",
-    Kind.SYNC: "gradient_sync",
-    Kind.TIE: "embedding_sync",
-}
-
-
-class Traffic(NamedTuple):
-    """Bytes that all ranks together put on links of one class in one iteration."""
-
-    kind: str
-    link: LinkClass
-    messages: int
-    bytes: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,30 +109,9 @@ class Prediction:
 
     @cached_property
     def traffic(self) -> tuple[Traffic, ...]:
-        """Bytes by kind and link class; a ring all-reduce of n members moves 2(n−1) times its size."""
-        layout, links, size = self.costs.layout, self.costs.links, self.costs.size
-        paths: dict[tuple[int, int, str], list[float]] = {}
-        for device, row in enumerate(self.trace.program.rows):
-            for action, peer, *_ in row:
-                if action.kind is Kind.SEND_F or action.kind is Kind.SEND_B:
-                    path = paths.setdefault((device, peer, _TRAFFIC[action.kind]), [0, 0.0])
-                    path[0] += 1
-                    path[1] += size(action)
-        totals: dict[tuple[str, LinkClass], list[float]] = {}
-        for replica in range(layout.width):
-            for (device, peer, kind), (messages, total) in paths.items():
-                link = links.between(layout.rank(replica, device), layout.rank(replica, peer))
-                entry = totals.setdefault((kind, link), [0, 0.0])
-                entry[0] += messages
-                entry[1] += total
-        for collective in self.trace.collectives:
-            if collective.link is not LinkClass.LOCAL:
-                entry = totals.setdefault((_TRAFFIC[collective.action.kind], collective.link), [0, 0.0])
-                entry[0] += 1
-                entry[1] += 2 * (len(collective.members) - 1) * collective.size
-        return tuple(
-            Traffic(kind, link, int(messages), total) for (kind, link), (messages, total) in totals.items()
-        )
+        """Bytes by kind and link class."""
+        collectives = (Collective(c.action.kind, tuple(c.members), c.size) for c in self.trace.collectives)
+        return traffic(self.trace.program, self.costs.layout, self.costs.size, collectives)
 
     @cached_property
     def timeline(self) -> Timeline:

@@ -17,7 +17,7 @@ from result_folders import (
 )
 
 from analysis.__main__ import main
-from analysis.artefacts.table6 import layout, tidy
+from analysis.artefacts.table6 import layout, table6_ablation, tidy
 from analysis.artefacts.table6_figures import throughput_picture
 from analysis.grid import to_markdown
 from analysis.paper import ablation
@@ -188,3 +188,17 @@ def test_the_figure_has_panels_for_the_rows_that_ran(folder: Folder) -> None:
         "D=4, N=4\n",
         "D=4, N=16\n",
     ]
+
+
+def test_traffic_is_a_table_by_kind_link_and_mapping(folder: Folder) -> None:
+    """C20: what the mapping moves from one class of links to the other."""
+    sent = {"full": "gradient_sync/intra", "without_m": "gradient_sync/inter"}
+    for name, path in sent.items():
+        cell = make_cell(variant=name)
+        folder.add(make_record(cell, 20.0, traffic_bytes={path: 3 * 2**30}, traffic_messages={path: 8}))
+    folder.sweep("table6_ablation", [make_cell(variant=name) for name in sent])
+    table = {one.name: one for one in table6_ablation(Results(folder.root)).tables}["traffic"]
+    rows = table.frame.set_index("layout")
+    assert rows["link"].to_dict() == {"replica_aware": "intra", "sequential": "inter"}
+    assert set(rows["bytes"]) == {3 * 2**30}
+    assert set(rows["messages"]) == {8}

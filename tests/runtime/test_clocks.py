@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from bitpipe.runtime.block import run_block
 from bitpipe.runtime.clocks import Issue, Nominal, VirtualClock, resolve
 from bitpipe.runtime.pool import Pool
 from bitpipe.schedule import Costs, Kind, evaluate, generate
+from bitpipe.simulate import conf, predict
 from bitpipe.simulate.engine import simulate
 
 A, B, C = ((Kind.SYNC, stage) for stage in range(3))
@@ -80,6 +82,28 @@ def test_the_simulator_finds_the_same_times(
         assert found[event.device, event.action] == pytest.approx(
             (event.start, event.end), rel=1e-6, abs=1e-9
         )
+
+
+@pytest.mark.parametrize("layout", ["replica_aware", "sequential"])
+def test_a_run_counts_the_messages_that_a_prediction_counts(
+    pool_of: Callable[[int], Pool], layout: str
+) -> None:
+    """On two nodes of four; the mapping keeps gradient sync inside a node."""
+    job = job_of("bitpipe", 4, 4, width=2, iterations=1, precision="fp32", layout=layout)
+    cluster = replace(conf.cluster("a800"), nodes=2, devices_per_node=4)
+    (run,) = run_block(
+        [job],
+        clock="virtual",
+        links=[links_of(job, devices_per_node=4)],
+        data=RandomData(),
+        pool=pool_of(job.ranks),
+    )
+    predicted = predict(job, cluster, conf.calibration("full_cells")).traffic
+    counted = {(t.kind, t.link): (t.messages, t.bytes) for t in run.traffic}
+    near = {(t.kind, t.link): (t.messages, pytest.approx(t.bytes, rel=1e-3)) for t in predicted}
+    assert counted == near, "but for what aligns the parts of a flat buffer"
+    across = {kind for kind, link in counted if link is LinkClass.INTER}
+    assert ("gradient_sync" in across) is (layout == "sequential")
 
 
 def test_transfers_cost_what_the_links_say(pool_of: Callable[[int], Pool]) -> None:

@@ -1,0 +1,79 @@
+"""What one iteration puts on the links: bytes by kind and link class (C20).
+
+Counted from the program and the layout alone, so it is the same for a prediction and for a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from bitpipe.cluster import LinkClass, RankLayout
+from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.program import Program
+
+NAMES = {
+    Kind.SEND_F: "activation",
+    Kind.SEND_B: "activation_gradient",
+    Kind.SYNC: "gradient_sync",
+    Kind.TIE: "embedding_sync",
+}
+
+
+class Traffic(NamedTuple):
+    """Bytes that all ranks together put on links of one class in one iteration."""
+
+    kind: str
+    link: LinkClass
+    messages: int
+    bytes: float
+
+
+class Collective(NamedTuple):
+    """One all-reduce: SYNC or TIE, the global ranks that take part, bytes of the buffer."""
+
+    kind: Kind
+    members: tuple[int, ...]
+    bytes: float
+
+
+def traffic(
+    program: Program,
+    layout: RankLayout,
+    size: Callable[[Action], float],
+    collectives: Iterable[Collective],
+) -> tuple[Traffic, ...]:
+    """Count every message of every replica, and every all-reduce.
+
+    A ring all-reduce of n members moves 2(n−1) times its buffer, all of it counted as the slowest
+    class of link between two of them; the mapping of section 1.4.2 keeps that inside a node.
+
+    Args:
+        program: of one replica.
+        layout: which ranks share a node.
+        size: bytes of a SEND.
+        collectives: the all-reduces of an iteration, each once.
+    """
+
+    def link(ranks: tuple[int, ...]) -> LinkClass:
+        return LinkClass.INTRA if len({layout.node(rank) for rank in ranks}) == 1 else LinkClass.INTER
+
+    totals: dict[tuple[str, LinkClass], tuple[int, float]] = {}
+
+    def add(kind: Kind, where: LinkClass, messages: int, total: float) -> None:
+        before = totals.get((NAMES[kind], where), (0, 0.0))
+        totals[NAMES[kind], where] = before[0] + messages, before[1] + total
+
+    paths: dict[tuple[Kind, int, int], tuple[int, float]] = {}
+    for device, row in enumerate(program.rows):
+        for action, peer, *_ in row:
+            if action.kind in (Kind.SEND_F, Kind.SEND_B):
+                messages, total = paths.get((action.kind, device, peer), (0, 0.0))
+                paths[action.kind, device, peer] = messages + 1, total + size(action)
+    for (kind, device, peer), (messages, total) in paths.items():
+        for replica in range(layout.width):
+            add(kind, link((layout.rank(replica, device), layout.rank(replica, peer))), messages, total)
+    for one in collectives:
+        if len(one.members) > 1:
+            add(one.kind, link(one.members), 1, 2 * (len(one.members) - 1) * one.bytes)
+    return tuple(Traffic(kind, where, *counted) for (kind, where), counted in totals.items())
