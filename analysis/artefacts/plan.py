@@ -36,6 +36,7 @@ def plan(results: Results) -> Rendered:
             "bubble_ratio": ours["bubble_ratio"],
             "peak_memory_gib": ours["peak_memory_bytes"] / GIB,
             "status": ours["status"],
+            "calibration": ours["calibration"],
             "calibrated": ours["calibrated"],
             "reason": ours["reason"],
             "model": ours["model"],
@@ -51,7 +52,7 @@ def plan(results: Results) -> Rendered:
             Table(name="plan", title="All choices", frame=frame),
             Table(
                 name="plan_best",
-                title=f"The {SHOWN} fastest choices that fit",
+                title=f"The fastest choices that fit, {SHOWN} at most",
                 frame=top[columns],
                 grid=layout(top),
             ),
@@ -63,12 +64,23 @@ def plan(results: Results) -> Rendered:
 def layout(top: pd.DataFrame) -> Grid:
     """The best choices, fastest first, in fewer than 100 columns: a block per origin."""
     blocks = [
-        Block(title=str(origin), rows=tuple(entries(_cells(row)) for row in rows.to_dict("records")))
+        Block(
+            title=_title(str(origin), rows),
+            rows=tuple(entries(_cells(row)) for row in rows.to_dict("records")),
+        )
         for origin, rows in top.groupby("origin")
     ]
     notes = ("cap –: as many chunks of activations as the method's own order holds.",)
     header = ("choice", "W", "D", "B", "N", "v", "cap", "samples/s", "peak GiB", "bubble")
     return Grid(header=header, blocks=tuple(blocks), notes=notes if blocks else ("No choice fits.",))
+
+
+def _title(origin: str, rows: pd.DataFrame) -> str:
+    """What was planned, and whose numbers it rests on."""
+    models, clusters = (", ".join(sorted(rows[name].unique())) for name in ("model", "cluster"))
+    fitted = ", ".join(sorted(map(str, rows["calibration"].dropna().unique())))
+    doubt = "" if rows["calibrated"].eq(True).all() else ", uncalibrated here"
+    return f"{origin}: {models} on {clusters}" + (f" (calibration {fitted}{doubt})" if fitted else "")
 
 
 def _cells(row: dict[Any, Any]) -> list[str]:

@@ -24,7 +24,7 @@ class Calibration:
     """How real devices fall short of their data sheet.
 
     Ratios rather than rates, so that a calibration can be carried to another cluster (and is
-    then reported as not calibrated there).
+    then reported as uncalibrated there).
 
     Attributes:
         name: the name of its file.
@@ -36,7 +36,7 @@ class Calibration:
         all_reduce_efficiency: share of the cluster's intra-node all-reduce bandwidth reached.
         p2p_inter_efficiency: share of the cluster's P2P bandwidth between nodes reached; None if
             no measurement across nodes was available: then it counts as 1, and predictions that
-            use more than one node are marked as not calibrated.
+            use more than one node are marked as uncalibrated.
         all_reduce_inter_efficiency: share of the cluster's all-reduce bandwidth between nodes reached.
         gradient_bytes: bytes per parameter in the gradient all-reduce of half-precision training.
         fitted: which of :data:`PARAMETERS` were fitted, the others being assumed.

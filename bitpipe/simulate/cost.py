@@ -67,12 +67,18 @@ class CostModel:
 
     @cached_property
     def links(self) -> Links:
-        """The cluster's links at the calibrated efficiencies."""
-        cluster, known = self.cluster, self.calibration.p2p_inter_efficiency
+        """The cluster's links at the calibrated efficiencies.
+
+        What was lost between the nodes of one cluster is no property of its devices: elsewhere the
+        links between nodes count as their cluster file states them.
+        """
+        cluster, here = self.cluster, self._same_devices
+        known = self.calibration.p2p_inter_efficiency if here else None
+        across = self.calibration.all_reduce_inter_efficiency if here else 1.0
         reached = replace(
             cluster,
             all_reduce_intra=_scaled(cluster.all_reduce_intra, self.calibration.all_reduce_efficiency),
-            all_reduce_inter=_scaled(cluster.all_reduce_inter, self.calibration.all_reduce_inter_efficiency),
+            all_reduce_inter=_scaled(cluster.all_reduce_inter, across),
             p2p_inter=_scaled(cluster.p2p_inter, 1.0 if known is None else known),
         )
         return Links.of(reached, self.layout)
@@ -80,8 +86,11 @@ class CostModel:
     @property
     def calibrated(self) -> bool:
         """Whether the calibration was fitted to such devices, and across nodes if need be."""
-        same = self.cluster.device.name == self.calibration.device
-        return same and (self.layout.nodes == 1 or self.calibration.p2p_inter_efficiency is not None)
+        return self._same_devices and (self.layout.nodes == 1 or self.calibration.p2p_inter_efficiency is not None)
+
+    @property
+    def _same_devices(self) -> bool:
+        return self.cluster.device.name == self.calibration.device
 
     @property
     def element(self) -> int:

@@ -191,3 +191,14 @@ def test_table_6_holds_what_is_printed_and_takes_the_rest_from_the_assumptions()
 def test_an_unknown_variant_is_refused() -> None:
     with pytest.raises(InputError, match="variant=without_x"):
         Methods().job("without_x", model=conf.model("bert_64"), depth=4, width=1, size=4, micro_batches=4)
+
+
+def test_what_one_cluster_lost_between_its_nodes_is_not_carried_to_another() -> None:
+    """Compute rates travel with the calibration as shares of the peak; a network's losses do not."""
+    cell = next(cell for cell in CELLS if cell.job.schedule.depth == 16)
+    other = replace(A800, name="other", device=replace(A800.device, name="NVIDIA B200"))
+    two, one = (
+        predict(cell.job, other, conf.calibration(name)) for name in ("two_node_cells", "full_cells")
+    )
+    assert not two.calibrated
+    assert two.iteration_seconds == pytest.approx(one.iteration_seconds)
