@@ -10,8 +10,8 @@ from experiments.dry_run import describe
 from experiments.execute import record_refusals, run_block
 from experiments.manifest import write_manifest
 from experiments.outcome import report
-from experiments.record import Record, Status
-from experiments.repeats import count
+from experiments.record import Record
+from experiments.record_line import line_of
 from experiments.skip import pending
 from experiments.sweep import Sweep
 
@@ -58,21 +58,4 @@ class Progress:
 
     def finished(self, record: Record, name: str) -> None:
         self.done += 1
-        width = len(str(self.cells))
-        say(f"[{self.done:>{width}}/{self.cells}] {record.status:<6} {name}: {outcome_of(record)}")
-
-
-def outcome_of(record: Record) -> str:
-    """A record in a few words."""
-    if record.status is Status.OK:
-        if record.metrics["samples_per_s"] is None:  # a schedule alone has no seconds
-            return f"makespan {record.metrics['makespan_units']:g} stage forwards ({record.origin})"
-        rate, repeats = f"{record.metrics['samples_per_s']:.2f} samples/s", count(record.metrics)
-        if repeats == 1:
-            return f"{rate} ({record.origin})"
-        low, high = record.metrics["samples_per_s_low"], record.metrics["samples_per_s_high"]
-        return f"{rate} [{low:.2f}, {high:.2f}] ({record.origin}, {repeats} repeats)"
-    assert record.cause is not None
-    cause = record.cause
-    said = cause.rank is None or cause.message.startswith("rank")
-    return cause.message if said else f"rank {cause.rank}: {cause.message}"
+        say(line_of(record, name, number=self.done, of=self.cells))

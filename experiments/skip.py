@@ -8,15 +8,20 @@ from dataclasses import replace
 from experiments.block import Block
 from experiments.provenance import code
 from experiments.record import Record, Status
+from experiments.record_line import line_of
 from experiments.repeats import count
 from experiments.store import Store
 from experiments.sweep import Sweep
+
+FEW = 8
+"""So many skipped cells are shown one by one."""
 
 
 def pending(sweep: Sweep, say: Callable[[str], None]) -> list[Block]:
     """The blocks that still have to run, without the cells that have a finished record.
 
-    Says how many are skipped, and which of those come from another or a dirty revision.
+    Says how many are skipped, what the records of a few say, and how many come from another or a
+    dirty revision.
     """
     if sweep.settings.rerun:
         return list(sweep.blocks)
@@ -28,6 +33,10 @@ def pending(sweep: Sweep, say: Callable[[str], None]) -> list[Block]:
         say(f"{few} of {len(sweep.cells)} cells have fewer than {sweep.settings.repeats} repeats: run again")
     if done:
         say(f"{len(done)} of {len(sweep.cells)} cells are finished and skipped (rerun=true runs them again)")
+    if len(done) <= FEW:
+        skipped = [cell for cell in sweep.cells if cell.id in done]
+        for number, cell in enumerate(skipped, 1):
+            say(f"{line_of(done[cell.id], str(cell), number=number, of=len(skipped))}, from its record")
     foreign = sum(_foreign(record) for record in done.values())
     if foreign:
         say(f"warning: {foreign} of those come from another or a dirty revision of the code")

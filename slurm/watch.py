@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from experiments.local import outcome_of
+from experiments.record_line import outcome_of
 from experiments.store import Store
 from slurm.folder import SweepFolder
 from slurm.settle import CellState, look

@@ -30,14 +30,27 @@ def _no_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_finished_cells_are_skipped_and_said_so(planned: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     sweep = planned(SMALL, f"{SMALL} method=dapple")
     run_sweep(sweep)
-    capsys.readouterr()
+    results = [line for line in capsys.readouterr().out.splitlines() if line.startswith("[")]
     more = planned(SMALL, f"{SMALL} method=dapple", f"{SMALL} method=gpipe")
     run_sweep(more)
     said = capsys.readouterr().out
     assert "2 of 3 cells are finished and skipped" in said
+    assert [f"{line}, from its record" in said for line in results] == [True, True], said
     assert "[1/1] ok" in said
     store = Store(sweep.settings.results)
     assert [store.attempts(cell.id) for cell in more.cells] == [[1], [1], [1]]
+
+
+def test_many_skipped_cells_are_counted_and_not_listed(
+    planned: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = planned(*(f"{SMALL} micro_batches={4 * k}" for k in range(1, 10)))
+    run_sweep(sweep)
+    capsys.readouterr()
+    run_sweep(sweep)
+    said = capsys.readouterr().out
+    assert "9 of 9 cells are finished and skipped" in said
+    assert "from its record" not in said
 
 
 def test_rerun_runs_them_again_as_a_new_attempt(planned: Plan) -> None:
