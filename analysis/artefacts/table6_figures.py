@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from textwrap import wrap
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,7 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.labels import ORIGINS, VARIANTS, Look, model, origin
+from analysis.labels import ORIGINS, VARIANTS, model, origin
 from analysis.memory import GIB, Balance
 from analysis.output import Picture
 from analysis.style import PAGE, bar, figure, style
@@ -22,62 +23,91 @@ ROW = ["depth", "micro_batches"]
 
 
 def throughput_picture(frame: pd.DataFrame) -> Iterator[Picture]:
-    """Above samples/s where they are the paper's quantity, below every variant relative to full.
+    """Above samples/s where runs are of the paper's quantity, below every variant relative to full.
 
-    Runs of another model have a row of their own: their noise would hide the others' differences.
+    The panels of samples/s are left out where no run may be compared with the paper's. Each origin and model
+    has a row of ratios of its own, with the paper's beside it: the noise of one would hide the other's.
     """
-    ran = frame.loc[(frame["origin"] != Origin.PAPER.value) & frame["status"].ne("missing"), ROW]
-    points = list(ran.drop_duplicates().sort_values(ROW).itertuples(index=False, name=None))
     paper = frame["origin"] == Origin.PAPER.value
-    known = frame.groupby(["origin", "model"])["paper_samples_per_s"].transform(
-        lambda found: found.notna().any()
-    )
-    frame = frame.assign(same=paper | known)
-    apart = not frame["same"].all()
-    heights = (3, 2, 2) if apart else (3, 2)
+    ran = frame[~paper & frame["status"].ne("missing")]
+    points = list(ran[ROW].drop_duplicates().sort_values(ROW).itertuples(index=False, name=None))
+    comparable = frame[paper | frame["paper_samples_per_s"].notna()]
+    runs = comparable[comparable["origin"] != Origin.PAPER.value]
+    beside = set(runs[ROW].itertuples(index=False, name=None))
+    bars = 1 if beside else 0
+    blocks = [rows for _, rows in ran[ran["ratio_to_full"].notna()].groupby(["origin", "model"], sort=False)]
+    heights = [3] * bars + [2] * len(blocks)
+    if not heights:
+        return
+    calibrated = not ran["calibrated"].eq(False).any()
     with style():
-        canvas = figure(PAGE, 1.7 + 0.85 * sum(heights) / 2 * (1 if apart else 1.2))
+        canvas = figure(PAGE, 1.6 + 0.5 * sum(heights))
         panels = canvas.subplots(
             len(heights), len(points), sharey="row", squeeze=False, height_ratios=heights
         )
         for column, point in enumerate(points):
-            rows = frame[(frame[ROW[0]] == point[0]) & (frame[ROW[1]] == point[1])]
-            uncalibrated = "\n(uncalibrated)" if rows["calibrated"].eq(False).any() else "\n"
-            _bars(panels[0, column], rows, f"D={point[0]}, N={point[1]}{uncalibrated}")
-            _ratios(panels[1, column], rows[rows["same"]])
-            if apart:
-                _ratios(panels[2, column], rows[~rows["same"]])
+            title = f"D={point[0]}, N={point[1]}" + ("" if calibrated else _uncalibrated(_at(ran, point)))
+            top = 0 if point in beside or not bars else 1
+            if point in beside:
+                _bars(panels[0, column], _at(comparable, point))
+            elif bars:
+                panels[0, column].set_axis_off()
+            for axes, block in zip(panels[bars:, column], blocks, strict=True):
+                _ratios(axes, _at(pd.concat([frame[paper], block]), point))
+            panels[min(top, len(heights) - 1), column].set_title(title)
             for axes in panels[:-1, column]:
                 axes.set_xticks([])
             names = [look.name for look in VARIANTS.values()]
             panels[-1, column].set_xticks(range(len(VARIANTS)), names, rotation=60, ha="right")
-        panels[0, 0].set_ylabel("throughput (samples/s)")
-        for axes in panels[1:, 0]:
-            axes.set_ylabel("relative to\nfull (%)")
-        _legend(canvas, [look for name, look in ORIGINS.items() if name.value in set(frame["origin"])])
+        first = [point in beside for point in points].index(True) if bars else 0
+        if bars:
+            panels[0, first].set_ylabel("throughput (samples/s)")
+            panels[0, first].tick_params(labelleft=True)
+        for axes, block in zip(panels[bars:, 0], blocks, strict=True):
+            axes.set_ylabel(f"{_whose(block)}\nagainst full (%)")
+        _legend(canvas, frame, set(comparable["origin"]) if bars else set())
     yield Picture(
         name="table6_ablation",
         title="Table 6: throughput without one mechanism at a time",
         figure=canvas,
         alt="Bars of samples per second for each variant, depth and number of micro-batches, ours beside "
-        "the paper's; below, every variant's throughput relative to the full method, in percent.",
+        "the paper's, where a run may be compared with it; below, for each origin, every variant's "
+        "throughput relative to the full method, in percent.",
     )
 
 
-def _legend(canvas: Figure, looks: Sequence[Look]) -> None:
-    handles: list[Any] = [
-        (
-            Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="black"),
-            Line2D([], [], color=look.colour, marker=look.marker, linestyle="", mec="black", ms=6),
-        )
-        for look in looks
-    ]
+def _at(rows: pd.DataFrame, point: tuple[int, int]) -> pd.DataFrame:
+    return rows[(rows[ROW[0]] == point[0]) & (rows[ROW[1]] == point[1])]
+
+
+def _uncalibrated(rows: pd.DataFrame) -> str:
+    """Whose numbers are uncalibrated, in the title's second and third line; empty lines keep titles level."""
+    names = sorted(set(rows.loc[rows["calibrated"].eq(False), "origin"]))
+    return f"\n{', '.join(names)}:\nuncalibrated" if names else "\n\n"
+
+
+def _whose(block: pd.DataFrame) -> str:
+    """A block's origin and model; its cluster too, unless it only scales the links between CPUs."""
+    first = block.iloc[0]
+    about = model(str(first["model"]))
+    if first["origin"] in (Origin.SIMULATED, Origin.MEASURED):
+        about += f" on {first['cluster']}"
+    return "\n".join([str(first["origin"]), *wrap(about, 18)])
+
+
+def _legend(canvas: Figure, frame: pd.DataFrame, in_bars: set[str]) -> None:
+    looks = [(name, look) for name, look in ORIGINS.items() if name.value in set(frame["origin"])]
+    handles: list[Any] = []
+    for name, look in looks:
+        dot = Line2D([], [], color=look.colour, marker=look.marker, linestyle="", mec="black", ms=6)
+        patch = Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="black")
+        handles.append((patch, dot) if name.value in in_bars else dot)
     canvas.legend(
         handles,
-        [look.name for look in looks],
+        [look.name for _, look in looks],
         loc="outside upper left",
         ncols=len(looks),
-        handlelength=4,
+        handlelength=4 if in_bars else 2,
         handleheight=1.2,
         handler_map={tuple: HandlerTuple(None, 0.6)},
     )
@@ -92,9 +122,8 @@ def _offsets(count: int, width: float) -> list[float]:
     return [(place - (count - 1) / 2) * width for place in range(count)]
 
 
-def _bars(axes: Axes, rows: pd.DataFrame, title: str) -> None:
-    comparable = rows[(rows["origin"] == Origin.PAPER.value) | rows["paper_samples_per_s"].notna()]
-    origins = [name for name in ORIGINS if name.value in set(comparable["origin"])]
+def _bars(axes: Axes, rows: pd.DataFrame) -> None:
+    origins = [name for name in ORIGINS if name.value in set(rows["origin"])]
     width = 0.8 / max(len(origins), 1)
     for offset, name in zip(_offsets(len(origins), width), origins, strict=True):
         look = ORIGINS[name]
@@ -109,7 +138,6 @@ def _bars(axes: Axes, rows: pd.DataFrame, title: str) -> None:
             if pd.notna(row["samples_per_s_low"]):
                 ends = [[value - row["samples_per_s_low"]], [row["samples_per_s_high"] - value]]
                 axes.errorbar(x + offset, value, ends, color="black", capsize=2, lw=0.8)
-    axes.set_title(title)
     axes.grid(axis="y")
     axes.set_axisbelow(True)
 

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from result_folders import (
     BERT,
     TABLE6_POINTS,
@@ -24,6 +27,7 @@ from analysis.paper import ablation
 from analysis.remarks import remarks
 from analysis.results import Results
 from bitpipe.origin import Origin
+from experiments.cell import Cell
 from experiments.record import Status
 
 Capture = pytest.CaptureFixture[str]
@@ -181,13 +185,58 @@ def test_a_sweep_of_another_model_stands_beside_the_papers(table6: Folder) -> No
     assert "uncalibrated: -1.0 to -1.0% off the paper" in text
 
 
-def test_the_figure_has_panels_for_the_rows_that_ran(folder: Folder) -> None:
-    folder = table6_folder(folder, TABLE6_POINTS[:2])
+def figure_of(folder: Folder) -> Figure:
     (picture,) = throughput_picture(table(folder))
-    assert [axes.get_title() for axes in picture.figure.axes if axes.get_title()] == [
-        "D=4, N=4\n",
-        "D=4, N=16\n",
+    picture.figure.draw_without_rendering()
+    return picture.figure
+
+
+def y_labels(figure: Figure) -> list[str]:
+    return [axes.get_ylabel().replace("\n", " ") for axes in figure.axes if axes.get_ylabel()]
+
+
+def test_the_figure_has_panels_for_the_rows_that_ran(folder: Folder) -> None:
+    figure = figure_of(table6_folder(folder, TABLE6_POINTS[:2]))
+    assert [axes.get_title() for axes in figure.axes if axes.get_title()] == ["D=4, N=4", "D=4, N=16"]
+
+
+def test_each_origins_ratios_have_a_row_and_a_range_of_their_own(folder: Folder) -> None:
+    figure = figure_of(table6_folder(folder, TABLE6_POINTS[:2]))
+    assert y_labels(figure) == [
+        "throughput (samples/s)",
+        "simulated BERT-64 on a800 against full (%)",
+        "virtual bert_tiny against full (%)",
     ]
+    bars, simulated, virtual = (axes.get_shared_y_axes() for axes in figure.axes[::2])
+    assert not simulated.joined(figure.axes[2], figure.axes[4])
+    assert bars.joined(figure.axes[0], figure.axes[1])
+    assert virtual.joined(figure.axes[4], figure.axes[5])
+
+
+def on_another_cluster(variant: str, **settings: Any) -> Cell:
+    cell = make_cell(variant=variant, **settings)
+    device = replace(cell.cluster.device, name="H100 80GB SXM")
+    return replace(cell, cluster=replace(cell.cluster, name="h100", device=device))
+
+
+def test_without_a_run_beside_the_papers_no_panel_shows_the_papers_bars_alone(folder: Folder) -> None:
+    cells = [on_another_cluster(name) for name in VARIANTS]
+    folder.add(*(make_record(cell, 30.0 + place) for place, cell in enumerate(cells)))
+    figure = figure_of(folder.sweep("table6_ablation", cells))
+    assert y_labels(figure) == ["simulated BERT-64 on h100 against full (%)"]
+    assert not any(axes.containers for axes in figure.axes)
+    assert not any(isinstance(handle, Patch) for handle in figure.legends[0].legend_handles)
+
+
+def test_a_point_without_a_run_beside_the_papers_has_no_bars(folder: Folder) -> None:
+    cells = [make_cell(variant=name) for name in VARIANTS]
+    cells += [on_another_cluster(name, micro_batches=16) for name in VARIANTS]
+    folder.add(*(make_record(cell, 30.0 + place) for place, cell in enumerate(cells)))
+    figure = figure_of(folder.sweep("table6_ablation", cells))
+    first, second = figure.axes[:2]
+    assert first.containers
+    assert not second.containers
+    assert not second.axison
 
 
 def test_traffic_is_a_table_by_kind_link_and_mapping(folder: Folder) -> None:
