@@ -105,4 +105,6 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
 if __name__ == "__main__":
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
-    sys.exit(main(sys.argv[1:]))
+    from bitpipe.reader import until_reader_leaves
+
+    sys.exit(until_reader_leaves(lambda: main(sys.argv[1:])))

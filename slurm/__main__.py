@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from bitpipe.reader import until_reader_leaves
 from slurm.commands import main
 
-sys.exit(main(sys.argv[1:]))
+sys.exit(until_reader_leaves(lambda: main(sys.argv[1:])))

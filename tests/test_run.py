@@ -192,6 +192,20 @@ def test_dry_run_lists_cells_and_shapes_and_starts_nothing(tmp_path: Path) -> No
     assert not (tmp_path / "r").exists()
 
 
+def test_a_reader_that_stops_early_gets_no_traceback(tmp_path: Path) -> None:
+    dry = "+experiment=table6_ablation -m dry_run=true hydra/launcher=local backend=simulate"
+    done = subprocess.run(
+        ["bash", "-c", f"'{sys.executable}' run.py {dry} 'results={tmp_path / 'r'}' | head -1"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.stdout.startswith("backend=simulate")
+    assert done.stderr == ""
+
+
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """Table 6, simulated once for the tests below."""

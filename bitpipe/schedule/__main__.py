@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from bitpipe.errors import InputError
+from bitpipe.reader import until_reader_leaves
 from bitpipe.schedule.errors import ProgramError
 from bitpipe.schedule.placement import PLACEMENTS
 from bitpipe.schedule.spec import ScheduleSpec
@@ -57,10 +57,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ProgramError as error:  # a schedule of the user's own: the reason, and the place in its grid
         print(error, file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        # The reader (head, a pager) has seen enough; keep the interpreter from flushing into it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -270,4 +266,4 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(until_reader_leaves(main))

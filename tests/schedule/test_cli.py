@@ -161,5 +161,5 @@ def test_a_reader_that_stops_early_is_no_error():
         f"{sys.executable} -m bitpipe.schedule show bitpipe -D 4 -N 64 | head -1; echo ${{PIPESTATUS[0]}}"
     )
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.splitlines()[-1] == "0"
+    assert done.stdout.splitlines()[-1] in ("0", "141")  # all fitted into the pipe, or not
     assert done.stderr == ""
