@@ -13,28 +13,34 @@ from functools import cache
 from bitpipe.errors import InputError
 
 TIMEOUT_S = 30.0
+LOCAL = "hydra/launcher=local runs here"
+
+
+class NoAnswer(InputError):
+    """There is no Slurm here, or none that answers."""
 
 
 def call(*command: str, timeout: float = TIMEOUT_S, stdin: str | None = None) -> str:
     """Standard output of a client command.
 
     Raises:
-        InputError: the command is not installed, refuses, or Slurm does not answer.
+        NoAnswer: the command is not installed, or no controller answers it.
+        InputError: the command refuses.
     """
     if not shutil.which(command[0]):
-        raise InputError(
-            "slurm", f"{command[0]} not found", "no Slurm on this machine", "hydra/launcher=local runs here"
-        )
+        raise NoAnswer("slurm", f"{command[0]} not found", "no Slurm on this machine", LOCAL)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, input=stdin)
     except subprocess.TimeoutExpired as error:
-        raise InputError(
-            "slurm", command[0], f"no answer within {timeout:.0f} s; is slurmctld up?", "try: scontrol ping"
-        ) from error
+        problem = f"no answer within {timeout:.0f} s; is slurmctld up?"
+        raise NoAnswer("slurm", command[0], problem, f"try: scontrol ping; {LOCAL}") from error
     if done.returncode != 0:
         problem = first_error(done.stderr or done.stdout)
-        hint = "is SLURM_CONF set?" if "config" in problem else ""
-        raise InputError("slurm", command[0], problem, hint)
+        if "config" in problem:
+            raise NoAnswer("slurm", command[0], problem, f"is SLURM_CONF set? {LOCAL}")
+        if re.search(r"unable to contact|connect", problem, re.IGNORECASE):
+            raise NoAnswer("slurm", command[0], problem, f"is slurmctld up? {LOCAL}")
+        raise InputError("slurm", command[0], problem)
     return done.stdout
 
 

@@ -19,6 +19,11 @@ from slurm.quota import space
 
 FREE_BYTES = 2 << 30
 PROBE_MINUTES = 5
+NO_CONTROLLER = (
+    "type it on a login node; export SLURM_CONF=/path/of/slurm.conf if that is elsewhere; see whether "
+    "slurmctld is up with scontrol ping. Without a cluster: python -m slurm testcluster start, or "
+    "hydra/launcher=local for run.py"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +51,7 @@ def examine(results: Path, site_file: str | None, *, timeout: float) -> int:
     """Run all checks and print them; 1 if one failed.
 
     Raises:
-        InputError: no Slurm, or a bad site file.
+        InputError: a bad site file.
     """
     where, file = site.load(site_file)
     checks = [*login(results, where, file)]
@@ -63,7 +68,12 @@ def examine(results: Path, site_file: str | None, *, timeout: float) -> int:
 
 def login(results: Path, where: site.Site, file: Path | None) -> list[Check]:
     """What can be seen from here."""
-    offered = client.partitions()
+    try:
+        offered = client.partitions()
+    except client.NoAnswer as error:
+        return [
+            Check(name="controller", ok=False, found=f"{error.value}: {error.allowed}", fix=NO_CONTROLLER)
+        ]
     checks = [
         Check(
             name="site file",

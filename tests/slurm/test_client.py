@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bitpipe.errors import InputError
 from slurm import client
+from slurm.doctor import examine
 
 
 @pytest.mark.parametrize(("text", "minutes"), [
@@ -40,5 +43,38 @@ def test_no_slurm_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_silent_controller_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="no answer within 0 s"):
+    with pytest.raises(InputError, match=r"no answer within 0 s.*hydra/launcher=local"):
         client.call("sleep", "5", timeout=0.05)
+
+
+@pytest.mark.parametrize(("says", "asks"), [
+    ("scontrol: error: _establish_config_source: failed to fetch config", "is SLURM_CONF set?"),
+    ("slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)", "is slurmctld up?"),
+])  # fmt: skip
+def test_a_controller_that_is_not_there_is_one_line_that_says_what_runs_here(
+    says: str, asks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("scontrol", "sinfo"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{says}' >&2\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(client.NoAnswer) as raised:
+        client.call("scontrol", "show", "config")
+    assert asks in str(raised.value)
+    assert "hydra/launcher=local runs here" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+    assert examine(tmp_path / "results", None, timeout=1) == 1
+    said = capsys.readouterr().out
+    assert "FAIL  controller: sinfo: " in said
+    assert "fix: " in said
+    assert "hydra/launcher=local" in said
+
+
+def test_a_refusal_is_no_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sbatch").write_text("#!/bin/sh\necho 'sbatch: error: Invalid partition' >&2\nexit 1\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(InputError, match=r"^slurm=sbatch: Invalid partition$") as raised:
+        client.call("sbatch")
+    assert not isinstance(raised.value, client.NoAnswer)
