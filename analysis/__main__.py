@@ -18,13 +18,15 @@ what:
   claims                     the paper's claims against the records
   report                     one HTML page with everything
   compare A B                A and B: DIR or DIR:column=value,…; exit status 1 if B is slower
-  verify                     --results against --reference, point by point; exit status 1 unless all agree
+  verify [table6_ablation]   --results against --reference, point by point, of everything or one experiment;
+                             exit status 1 unless all agree
   reference                  makes --reference anew from --results
   artifact                   writes the table of ARTIFACT.md from the configurations
   dashboard ENTITY/PROJECT   a wandb workspace and report; --dry-run prints their JSON
 """
 DEFAULT = Path("results")
 ARGUMENTS = {"compare": ("A", "B"), "dashboard": ("ENTITY/PROJECT",)}
+OPTIONAL = {"verify": ("EXPERIMENT",)}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -32,8 +34,9 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         wanted = ARGUMENTS.get(arguments.what, ())
-        if len(arguments.more) != len(wanted):
-            needs = " ".join(wanted) or "no further argument"
+        optional = OPTIONAL.get(arguments.what, ())
+        if not len(wanted) <= len(arguments.more) <= len(wanted) + len(optional):
+            needs = " ".join([*wanted, *(f"[{name}]" for name in optional)]) or "no further argument"
             raise InputError(arguments.what, " ".join(arguments.more) or "nothing", f"expected {needs}")
         _check(arguments)
         return COMMANDS.get(arguments.what, _one)(arguments)
@@ -138,7 +141,8 @@ def _verify(arguments: argparse.Namespace) -> int:
     from analysis.verify import verify
     from analysis.verify_text import show
 
-    return show(verify(arguments.results, arguments.reference), arguments.results)
+    items = verify(arguments.results, arguments.reference, *arguments.more)
+    return show(items, arguments.results, arguments.reference)
 
 
 def _reference(arguments: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from typing import Any
 from analysis.load.records import throughput_interval
 from analysis.results import Results
 from analysis.verify_points import Point, points
-from bitpipe.errors import InputError
+from bitpipe.errors import InputError, choose
 
 SIMULATED = 1e-9
 """Relative: what two machines' floating point may differ by."""
@@ -41,6 +41,8 @@ TOLERANCES = {
     "measured": "settings and status",
 }
 """Per origin, for people."""
+NOT_ASKED = "no sweep asked for it"
+"""Detail of a point that is missing because nothing was run."""
 
 Record = Mapping[str, Any]
 
@@ -63,11 +65,11 @@ class Item:
     detail: str = ""
 
 
-def verify(results: Path, reference: Path) -> list[Item]:
-    """One item per point of the reference, in its order.
+def verify(results: Path, reference: Path, only: str = "") -> list[Item]:
+    """One item per point of the reference, in its order; with ``only``, of that experiment's.
 
     Raises:
-        InputError: a folder is missing, or the reference holds no finished point.
+        InputError: a folder is missing, or the reference holds no finished point, or none of ``only``.
     """
     for key, folder in (("results", results), ("reference", reference)):
         if not folder.is_dir():
@@ -75,6 +77,9 @@ def verify(results: Path, reference: Path) -> list[Item]:
     expected = [point for point in points(Results(reference)) if point.record is not None]
     if not expected:
         raise InputError("reference", reference, "holds no record")
+    if only:
+        choose("verify", only, {point.experiment for point in expected})
+        expected = [point for point in expected if point.experiment == only]
     found = points(Results(results))
     pairs = [(point, _partner(point, found)) for point in expected]
     ratios = _ratios(pairs)
@@ -96,7 +101,7 @@ def _partner(point: Point, found: Sequence[Point]) -> Point | None:
 
 def _item(point: Point, partner: Point | None, ratio: Ratio | None) -> Item:
     if partner is None:
-        return Item(point=point, verdict=Verdict.MISSING, detail="no sweep asked for it")
+        return Item(point=point, verdict=Verdict.MISSING, detail=NOT_ASKED)
     if partner.record is None:
         return Item(point=point, verdict=Verdict.MISSING, detail="it has no record that can be read")
     assert point.record is not None
@@ -107,7 +112,7 @@ def _item(point: Point, partner: Point | None, ratio: Ratio | None) -> Item:
         if not _may_change(difference, point.origin)
     ]
     if changed:
-        return Item(point=point, verdict=Verdict.CHANGED, detail=_some(changed))
+        return Item(point=point, verdict=Verdict.CHANGED, detail=_some(changed, 5))
     wrong = list(_wrong(point.origin, want, have, ratio))
     return Item(point=point, verdict=Verdict.DIFFERS if wrong else Verdict.AGREES, detail=_some(wrong))
 
@@ -226,6 +231,6 @@ def _same(want: Any, have: Any, relative: float) -> bool:
     return math.isclose(want, have, rel_tol=relative, abs_tol=0.0) if numbers else bool(want == have)
 
 
-def _some(lines: Sequence[str]) -> str:
-    more = f"; and {len(lines) - 1} more" if len(lines) > 1 else ""
-    return lines[0] + more if lines else ""
+def _some(lines: Sequence[str], most: int = 1) -> str:
+    more = [f"and {len(lines) - most} more"] if len(lines) > most else []
+    return "; ".join([*lines[:most], *more])

@@ -21,6 +21,7 @@ from experiments.cell import Cell
 from experiments.record import Status, seal
 from experiments.store import write_json
 
+LINK_KEYS = ("bandwidth", "latency")
 SPEEDS = {"full": 100.0, "without_v": 96.0, "without_e": 92.0, "without_m": 98.0}
 
 
@@ -172,6 +173,60 @@ def test_a_missing_cell_is_missing_whether_asked_for_or_not(tmp_path: Path, refe
     assert len(lines) == 8
     assert all("no sweep asked for it" in line for line in lines)
     assert main(["verify", "--results", str(results), "--reference", str(reference)]) == 1
+
+
+def test_what_was_never_run_is_one_line_and_what_was_tampered_with_has_its_own(
+    tmp_path: Path, reference: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = result_set(tmp_path / "results")
+    next(iter(results.glob("sweeps/*/*virtual.json"))).unlink()
+    edit(results, faster(1e-3), reseal=False, origin="simulated")
+    assert main(["verify", "--results", str(results), "--reference", str(reference)]) == 1
+    said = capsys.readouterr().out
+    lines = [line for line in said.splitlines() if line.startswith("missing:")]
+    assert lines == [
+        "missing: table6_ablation simulated depth=4 method=without_e: it has no record that can be read",
+        "missing: table6_ablation virtual: 4 points, no sweep asked for it",
+    ]
+    assert "3 of 8 points agree" in said
+
+
+def test_one_experiment_can_be_verified_alone(
+    tmp_path: Path, reference: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in list(reference.glob("sweeps/*/*simulated.json")):
+        document = json.loads(path.read_text()) | {"experiment": "other"}
+        write_json(reference / "sweeps" / "other" / path.name, document)
+    results = result_set(tmp_path / "results")
+    folders = ["--results", str(results), "--reference", str(reference)]
+    assert main(["verify", *folders]) == 1
+    capsys.readouterr()
+    assert main(["verify", "table6_ablation", *folders]) == 0
+    assert "8 of 8 points agree" in capsys.readouterr().out
+    assert main(["verify", "table6_ablatoin", *folders]) == 2
+    error = capsys.readouterr().err
+    assert "did you mean table6_ablation?" in error
+    assert len(error.splitlines()) == 1
+    assert main(["verify", "table6_ablation", "other", *folders]) == 2
+
+
+def test_the_reference_against_itself_is_said_to_be_that(
+    reference: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", "--results", str(reference), "--reference", str(reference)]) == 0
+    assert "this is the reference itself" in capsys.readouterr().out
+
+
+def test_up_to_five_changed_assumptions_are_named(tmp_path: Path, reference: Path) -> None:
+    def smaller(cell: Cell) -> Cell:
+        link = replace(cell.cluster.p2p_inter, bandwidth=5e10, latency=1e-4)
+        return replace(cell, cluster=replace(cell.cluster, p2p_inter=link, all_reduce_inter=link))
+
+    results = result_set(tmp_path / "results", change=smaller)
+    line = verdicts(results, reference)[Verdict.CHANGED][0]
+    changed = [f"cluster.{link}.{key}" for link in ("p2p_inter", "all_reduce_inter") for key in LINK_KEYS]
+    assert all(f"{key}: " in line for key in changed)
+    assert "more" not in line
 
 
 def test_a_changed_assumption_is_named_with_both_values(tmp_path: Path, reference: Path) -> None:
