@@ -140,8 +140,12 @@ def lanes(events: Iterable[Event]) -> list[tuple[Event, int]]:
     return placed
 
 
+UNIT = "1 = one forward of 1/D of the model"
+"""What schedules count in: a device's forward pass over its share, whatever the number of chunks."""
+
+
 def time_label(unit: str) -> str:
     """The time axis' label, with its unit."""
     if unit == "stage forward":
-        return "time (1 = forward of one stage, 2 = backward of one stage)"
+        return f"time ({UNIT})"
     return f"time ({unit})"

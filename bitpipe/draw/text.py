@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from bitpipe.draw.panel import Panel
+from bitpipe.draw.panel import UNIT, Panel
 from bitpipe.errors import InputError
 from bitpipe.schedule.action import UP, Action
 from bitpipe.schedule.timeline import Event, by_device
@@ -15,6 +15,7 @@ IDLE = "."
 FILL = "-=+#%*"
 NARROWEST = 40  # columns that any drawing needs
 MOST_BANDS = 4
+MORE = "too long to number the boxes here; every one of them: --out x.html"
 
 
 def draw_text(panel: Panel, width: int = 100) -> str:
@@ -84,7 +85,7 @@ def _bands(
         for name, line in zip(names, lines, strict=True):
             out.append(name.rjust(margin - 1) + " " + line[first * columns : last * columns])
         out.append("")
-    scale = f"one column is {step / columns:.4g} {_unit(panel, step / columns)}"
+    scale = f"one column is {step / columns:.4g} {_unit(panel)}"
     return "\n".join([*out, *_legend(panel, scale)])
 
 
@@ -114,8 +115,8 @@ def _squeezed(panel: Panel, names: list[str], rows: list[list[Event]], *, room: 
             share[IDLE] = per - sum(share.values())
             line += max(share, key=lambda letter: (share[letter], letter))
         out.append(name.rjust(margin - 1) + " " + line)
-    scale = f"one column is {per:.4g} {_unit(panel, per)} and shows what fills most of it"
-    return "\n".join([*out, "", *_legend(panel, scale, numbers=False)])
+    scale = f"one column is {per:.4g} {_unit(panel)} and shows what fills most of it"
+    return "\n".join([*out, "", *_legend(panel, scale, numbers=False), MORE])
 
 
 def _ruler(start: float, per_column: float, length: int) -> str:
@@ -164,5 +165,5 @@ def _short(name: str) -> str:
     return name.removeprefix("device ") if name.startswith("device ") else name
 
 
-def _unit(panel: Panel, value: float) -> str:
-    return "of a stage's forward" if panel.timeline.unit == "stage forward" else panel.timeline.unit
+def _unit(panel: Panel) -> str:
+    return f"({UNIT})" if panel.timeline.unit == "stage forward" else panel.timeline.unit

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m bitpipe.schedule",
-        description="Print, draw, improve or export schedules. A stage's forward takes 1, its backward 2.",
+        description="Print, draw, improve or export schedules. A forward of 1/D of the model takes 1, its backward 2.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -217,7 +217,7 @@ def _lines(figures: Description) -> list[str]:
     gap = figures.distance_to_bound
     bound += ", met" if gap < 1e-9 else f", {gap:.6g} below the makespan"
     return [
-        f"makespan          {figures.makespan:.6g} (a stage's forward is 1, its backward 2)",
+        f"makespan          {figures.makespan:.6g} (a forward of 1/D of the model is 1, its backward 2)",
         f"lower bound       {bound}",
         f"bubble ratio      {100 * figures.bubble_ratio:.4g} %  (per device, %: {bubbles})",
         f"idle              {figures.forward_idle:.4g} before a device's first backward, "

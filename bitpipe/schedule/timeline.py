@@ -31,7 +31,7 @@ class Timeline:
     Attributes:
         devices: how many rows; with data parallelism these are global ranks.
         events: in no particular order across devices; by start on one device and stream.
-        unit: ``"stage forward"`` (the paper's unit) or ``"s"``.
+        unit: ``"stage forward"`` (the paper's: one forward of 1/D of the model) or ``"s"``.
         origin: who told the time.
         memory: ``memory[device]`` is (time, bytes in use) at every change; empty if not known.
     """

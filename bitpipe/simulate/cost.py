@@ -86,7 +86,8 @@ class CostModel:
     @property
     def calibrated(self) -> bool:
         """Whether the calibration was fitted to such devices, and across nodes if need be."""
-        return self._same_devices and (self.layout.nodes == 1 or self.calibration.p2p_inter_efficiency is not None)
+        across = self.calibration.p2p_inter_efficiency is not None
+        return self._same_devices and (self.layout.nodes == 1 or across)
 
     @property
     def _same_devices(self) -> bool:

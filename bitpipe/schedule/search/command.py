@@ -51,7 +51,7 @@ def run(spec: ScheduleSpec, arguments: argparse.Namespace) -> tuple[Found, Costs
         value = getattr(arguments, key)
         if value is not None:
             if not 0 <= value < float("inf"):
-                raise InputError(key, value, "a time from 0, in units of a stage's forward")
+                raise InputError(key, value, "a time from 0, in units of a forward of 1/D of the model")
             costs = replace(costs, **{key: value})
     for key, least in (("effort", 0), ("workers", 1)):
         if getattr(arguments, key) < least:

@@ -81,5 +81,5 @@ def _numbers(key: str, value: Any) -> Any:
     for one in many:
         number = isinstance(one, (int, float)) and not isinstance(one, bool)
         if not (number and 0 <= one < float("inf")):
-            raise InputError(f"costs.{key}", one, "a time from 0, in units of a stage's forward")
+            raise InputError(f"costs.{key}", one, "a time from 0, in units of a forward of 1/D of the model")
     return tuple(map(float, value)) if isinstance(value, list) else float(value)
