@@ -146,8 +146,9 @@ def layout(frame: pd.DataFrame) -> Grid:
         lines = [_line(key, group) for key, group in rows.groupby(ROW, sort=True)]
         blocks.append(Block(title=_heading(str(origin), rows), rows=tuple(lines)))
     notes = (
-        "Bold: best of the row; underlined: second. Undecided: their ranges over the second half of the "
-        "iterations overlap, or with repeats the 95% interval of their ratio within repeats reaches 1.",
+        "Bold: best of the row; underlined: second. Undecided, with neither: their ranges over the second "
+        "half of the iterations overlap, or with repeats the 95% interval of their ratio within repeats "
+        "reaches 1.",
         *_comparability(frame),
     )
     header = ("D", "B̂", *(look.name for look in VARIANTS.values()), "best", "remarks")
@@ -158,12 +159,15 @@ def _line(key: Any, group: pd.DataFrame) -> tuple[Entry, ...]:
     records: list[Any] = group.to_dict("records")
     by: dict[str, dict[str, Any]] = {row["variant"]: row for row in records}
     values = [_throughput(by.get(name)) for name in VARIANTS]
+    verdict = group["verdict"].dropna()
+    undecided = len(verdict) > 0 and str(verdict.iloc[0]).startswith("undecided")
     ranked = rank(values, 2)
+    if undecided:
+        ranked = entries([entry.text for entry in ranked])
     shown = [
         entry if value is not None else Entry(_status(by.get(name)))
         for entry, value, name in zip(ranked, values, VARIANTS, strict=True)
     ]
-    verdict = group["verdict"].dropna()
     batch = group["global_batch"].dropna()
     remarks = [] if group["calibrated"].fillna(True).astype(bool).all() else [_uncalibrated(group)]
     return (

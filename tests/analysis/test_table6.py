@@ -80,6 +80,8 @@ def test_overlapping_intervals_are_undecided(folder: Folder) -> None:
     folder.sweep("table6_ablation", [full, without_v])
     verdicts = table(folder).query("origin == 'virtual'")["verdict"].unique()
     assert list(verdicts) == ["undecided: without_v, full"]
+    (line,) = (line for line in to_markdown(layout(table(folder))).splitlines() if "undecided:" in line)
+    assert line.startswith("| 4 | 16 | 15.69 | missing | missing | 15.84 | undecided: w/o V, BitPipe |")
 
 
 def test_failed_oom_and_missing_cells_are_shown_as_such(folder: Folder) -> None:
