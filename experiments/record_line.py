@@ -15,7 +15,8 @@ def outcome_of(record: Record) -> str:
     """A record in a few words."""
     if record.status is Status.OK:
         if record.metrics["samples_per_s"] is None:  # a schedule alone has no seconds
-            return f"makespan {record.metrics['makespan_units']:g} stage forwards ({record.origin})"
+            span = record.metrics["makespan_units"]
+            return f"makespan {span:g} forwards of 1/D of the model ({record.origin})"
         rate, repeats = f"{record.metrics['samples_per_s']:.2f} samples/s", count(record.metrics)
         if repeats == 1:
             return f"{rate} ({record.origin})"

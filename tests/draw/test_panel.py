@@ -35,4 +35,9 @@ def test_row_names_must_fit_the_rows():
 
 def test_the_time_axis_always_has_a_unit():
     assert time_label("s") == "time (s)"
-    assert "forward" in time_label("stage forward")
+
+
+def test_the_unit_is_a_devices_share_of_the_model_and_not_a_stage_which_is_less_with_chunks():
+    assert time_label("stage forward") == "time (1 = one forward of 1/D of the model)"
+    boxes = panel("bitpipe").boxes  # v=2: a stage is half of a device's share
+    assert {event.end - event.start for event in boxes} == {0.5, 1.0}

@@ -28,8 +28,12 @@ def test_the_picture_of_the_smallest_bitpipe():
         "1 f1-F0-F0=f1=b1====B0====B0----b1----",
         "",
         "F forward; B backward; small letters: up pipe; number: micro-batch; fill: chunk 0- 1=; . idle",
-        "one column is 0.1667 of a stage's forward",
+        "one column is 0.1667 (1 = one forward of 1/D of the model)",
     ]
+
+
+def test_a_timeline_with_numbers_points_nowhere_else():
+    assert "--out" not in draw_text(panel("bitpipe", 4, 4), 100)
 
 
 def test_boxes_are_true_to_scale():
@@ -63,6 +67,7 @@ def test_idle_columns_are_the_bubble_exactly(method, times):
 def test_a_timeline_too_long_for_bands_is_squeezed_and_says_so():
     text = draw_text(panel("bitpipe", 8, 64), 80)
     assert "shows what fills most of it" in text
+    assert text.endswith("--out x.html")
     assert len(rows(text)[0]) <= 80
 
 
