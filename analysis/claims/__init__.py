@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pandas as pd
 
 from analysis.claims import balance, printed_paper, schedules, settings, speed
@@ -12,6 +14,15 @@ from analysis.results import Results
 
 _FOUND = (*schedules.CLAIMS, *speed.CLAIMS, *balance.CLAIMS, *settings.CLAIMS)
 CLAIMS: tuple[Claim, ...] = tuple(sorted(_FOUND, key=lambda claim: int(claim.id.removeprefix("C"))))
+
+
+IN_PART = "in part"
+_LEGEND = (
+    "Reproduced: our numbers show what the claim says, within the bound that each finding states; not "
+    "reproduced: they show otherwise; cannot be told: the cells that it needs are missing, uncalibrated or "
+    "too noisy; in part: its findings do not all have one verdict; findings: the single comparisons that a "
+    "claim is checked by, such as one model at one size against one method."
+)
 
 
 def check(results: Results) -> pd.DataFrame:
@@ -41,15 +52,28 @@ def check(results: Results) -> pd.DataFrame:
 def summary(findings: pd.DataFrame) -> Grid:
     """One row per claim, origin and model that is not the paper's: how many findings have which verdict."""
     rows = []
+    verdicts: Counter[str] = Counter()
     for (id, origin, trained), group in findings.groupby(["claim", "origin", "model"], sort=False):
         counts = group["verdict"].value_counts()
-        overall = next(iter(counts.index)) if len(counts) == 1 else "in part"
-        of = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if verdict in counts)
+        overall = next(iter(counts.index)) if len(counts) == 1 else IN_PART
+        verdicts[overall] += 1
+        of = _counted(counts)
         rows.append(
             entries([id, group["text"].iloc[0], f"{origin} ({trained})" if trained else origin, overall, of])
         )
     header = ("claim", "text", "origin", "verdict", "findings")
-    return Grid(header=header, blocks=(Block(title="", rows=tuple(rows)),), text_columns=5)
+    overall = (
+        f"Overall, of {len(rows)} rows (a claim on one origin and model): {_counted(verdicts)}; "
+        f"of {len(findings)} findings: {_counted(findings['verdict'].value_counts())}."
+    )
+    blocks = (Block(title="", rows=tuple(rows)),)
+    return Grid(header=header, blocks=blocks, text_columns=5, notes=(_LEGEND, overall))
+
+
+def _counted(counts: Counter[str] | pd.Series) -> str:
+    """How many have which verdict; verdicts that none has are left out."""
+    order = (Verdict.YES, IN_PART, Verdict.NO, Verdict.OPEN)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in order if counts.get(verdict, 0))
 
 
 def rendered(results: Results) -> Rendered:

@@ -78,9 +78,9 @@ def _speedups(
             verdict=verdict,
             paper=f"{one['figure']} against {method(one['compared_with']).name}: "
             f"{one['paper_mean_speedup']:.2f}×",
-            ours=f"{one['mean_speedup']:.3f}× over {one['settings']} settings{reading}",
-            note=f"{one['error_percent']:+.1f}%; within 10% and above 1 counts{part}"
-            + (f"; BitPipe is the slower one in {slower} of them" if slower else ""),
+            ours=f"{one['mean_speedup']:.3f}× over {one['settings']} settings{reading}"
+            + (f", BitPipe slower in {slower} of them" if slower else ""),
+            note=f"{one['error_percent']:+.1f}%; within 10% and above 1 counts{part}",
         )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +18,10 @@ from result_folders import (
 )
 
 from analysis.__main__ import main
-from analysis.claims import CLAIMS, check, printed_paper
+from analysis.claims import CLAIMS, check, printed_paper, summary
 from analysis.claims.claim import Verdict
 from analysis.compare_rows import refusal
+from analysis.grid import to_html
 from analysis.paper import ablation
 from analysis.results import Results
 from bitpipe.origin import Origin
@@ -115,6 +117,32 @@ def test_a_variant_that_beats_full_refutes_the_claim(folder: Folder) -> None:
     folder.add(*(make_record(cell, speeds[str(cell.labels["variant"])]) for cell in cells))
     folder.sweep("table6_ablation", cells)
     assert verdicts(folder, "C15") == {"simulated": ["not reproduced"]}
+
+
+def test_a_mean_speedup_says_where_bitpipe_is_the_slower_one(folder: Folder) -> None:
+    experiment, cells = "fig9ab_throughput_pp", []
+    for count, lead in ((8, 1.4), (16, 1.4), (32, 0.9)):
+        for method, speed in (("bitpipe", 20.0 * lead), ("dapple", 20.0)):
+            cells.append(make_cell(depth=8, micro_batches=count, method=method))
+            folder.add(make_record(cells[-1], speed, experiment=experiment))
+    folder.sweep(experiment, cells)
+    findings = check(Results(folder.root)).query("claim == 'C1' and origin == 'simulated'")
+    (one,) = findings[findings["paper"].str.contains("DAPPLE")].to_dict("records")
+    assert one["verdict"] == "reproduced"
+    assert one["ours"] == "1.233× over 3 settings, BitPipe slower in 1 of them"
+
+
+def test_the_summary_explains_its_verdicts_and_counts_them(table6: Folder) -> None:
+    findings = check(Results(table6.root))
+    grid = summary(findings)
+    legend, overall = grid.notes
+    shown = Counter(row[3].text for row in grid.blocks[0].rows)
+    assert "in part" in shown
+    assert all(word in legend.lower() for word in (*Verdict, "in part", "findings"))
+    assert all(f"{count} {verdict}" in overall for verdict, count in shown.items())
+    assert f"of {len(findings)} findings" in overall
+    assert sum(shown.values()) == int(overall.split()[2])
+    assert legend in to_html(grid)
 
 
 def test_equal_losses_are_seen_and_unequal_ones_too(folder: Folder) -> None:
