@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -15,11 +16,15 @@ from analysis.style import PAGE, bar, figure, style
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One axes: ``rows`` grouped by ``point``, one bar per series in each group."""
+    """One axes: ``rows`` clustered by ``point``, one bar per series in each.
+
+    Panels of equal, non-empty ``group`` share their y range.
+    """
 
     title: str
     rows: pd.DataFrame
     point: str
+    group: str = ""
 
 
 def offsets(count: int, width: float) -> list[float]:
@@ -50,8 +55,11 @@ def grouped_bars(
         grid = canvas.subplots(rows_of_panels, min(columns, len(panels)), squeeze=False)
         present = [key for key in looks if any(key in set(panel.rows[series]) for panel in panels)]
         width = 0.8 / max(1, len(present))
+        first: dict[str, Axes] = {}
         for place, panel in enumerate(panels):
             axes = grid[divmod(place, columns)]
+            if panel.group and first.setdefault(panel.group, axes) is not axes:
+                axes.sharey(first[panel.group])
             points = sorted(panel.rows[panel.point].dropna().unique())
             for offset, key in zip(offsets(len(present), width), present, strict=True):
                 for row in panel.rows[panel.rows[series] == key].to_dict("records"):

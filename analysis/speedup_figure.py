@@ -38,7 +38,7 @@ def speedup_picture(means: pd.DataFrame, name: str, title: str, readings: dict[s
             axes.set_title(f"{model(str(one))} ({printed_in})", loc="left")
             if len(handles) == 1:
                 handles += [_patch(look, label) for (label, look), _ in series]
-        panels[0].set_ylabel("BitPipe's mean speedup over (×)")
+        panels[0].set_ylabel("BitPipe's mean speedup\nover the other method (×)")
         canvas.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return Picture(
         name=name,

@@ -96,6 +96,7 @@ def fig9cd_throughput_dp(results: Results) -> Rendered:
                 title=f"{MODELS.get(str(model), model)}, {READINGS[str(reading)]}, {origin}",
                 rows=group,
                 point="gpus",
+                group=str(model),
             )
             for (model, reading), group in rows.groupby(["model", "reading"])
         ]

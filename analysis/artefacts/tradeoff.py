@@ -132,7 +132,7 @@ def _picture(best: pd.DataFrame, share: float, origin: str, name: str) -> Pictur
             va="top",
         )
         axes.set_xlabel("weights, gradients and optimizer state of one stage copy / device memory")
-        axes.set_ylabel("BitPipe's throughput over")
+        axes.set_ylabel("BitPipe's speedup over\nthe other method (×)")
         axes.set_title(f"8 devices, best micro-batch size that fits, {origin}", loc="left")
         axes.grid(axis="y")
         axes.legend()
