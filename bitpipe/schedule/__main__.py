@@ -62,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m bitpipe.schedule",
-        description="Print, draw, improve or export schedules. A forward of 1/D of the model takes 1, its backward 2.",
+        description="Print, draw, improve or export schedules. "
+        "A forward of 1/D of the model takes 1, its backward 2.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
