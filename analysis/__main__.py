@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bitpipe.errors import InputError
+from bitpipe.reader import until_reader_leaves
 
 EPILOGUE = """\
 what:
@@ -183,4 +184,4 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 }
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(until_reader_leaves(main))

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.labels import MODELS
 from analysis.paper import printed
-from experiments.repeats import paired_ratio
+from experiments.repeats import CONFIDENCE, paired_ratio
 
 PAPER_DEVICE = "A800"
 _SHAPE = ["layers", "hidden", "sequence"]
@@ -72,7 +72,7 @@ def interval_end(row: Mapping[str, Any], value: str, which: str) -> float:
 
 
 def ratio_interval(
-    row: Mapping[str, Any], base: Mapping[str, Any]
+    row: Mapping[str, Any], base: Mapping[str, Any], confidence: float = CONFIDENCE
 ) -> tuple[float, float] | tuple[None, None]:
     """The interval of a row's samples/s over another's.
 
@@ -80,7 +80,7 @@ def ratio_interval(
     within the repeats, from which what both have in common has dropped out. Else it is what the two
     rows' own intervals leave open; (None, None) without those.
     """
-    paired = _paired(row, base)
+    paired = _paired(row, base, confidence)
     if paired is not None:
         return paired
     names = ("samples_per_s_low", "samples_per_s_high")
@@ -100,11 +100,13 @@ def single_runs(row: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
     return ratio_interval(row, base) != (None, None) and _paired(row, base) is None
 
 
-def _paired(row: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[float, float] | None:
+def _paired(
+    row: Mapping[str, Any], base: Mapping[str, Any], confidence: float = CONFIDENCE
+) -> tuple[float, float] | None:
     one, other = row.get("metrics"), base.get("metrics")
     if not (isinstance(one, Mapping) and isinstance(other, Mapping)):
         return None
-    found = paired_ratio(one, other, int(row["measured"]))
+    found = paired_ratio(one, other, int(row["measured"]), confidence)
     return None if found is None else found[1:]
 
 

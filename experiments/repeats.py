@@ -78,7 +78,7 @@ def rates(metrics: Mapping[str, Any], measured: int) -> list[float]:
 
 
 def paired_ratio(
-    one: Mapping[str, Any], other: Mapping[str, Any], measured: int
+    one: Mapping[str, Any], other: Mapping[str, Any], measured: int, confidence: float = CONFIDENCE
 ) -> tuple[float, float, float] | None:
     """Throughput of ``one`` over that of ``other``, formed per repeat: mean and t-interval.
 
@@ -90,14 +90,14 @@ def paired_ratio(
     if len(pairs) < 2:
         return None
     ratios = [a / b for a, b in pairs]
-    return fmean(ratios), *t_interval(ratios)
+    return fmean(ratios), *t_interval(ratios, confidence)
 
 
-def t_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Student's interval of the mean of two or more positive values at :data:`CONFIDENCE`; not below 0."""
+def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Student's interval of the mean of two or more positive values; not below 0."""
     from scipy.special import stdtrit
 
     middle, freedom = fmean(values), len(values) - 1
-    quantile = float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+    quantile = float(stdtrit(freedom, (1 + confidence) / 2))
     reach = quantile * stdev(values) / len(values) ** 0.5
     return max(0.0, middle - reach), middle + reach

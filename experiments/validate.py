@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from bitpipe.cluster import LAYOUTS
 from bitpipe.errors import InputError, choose
 from bitpipe.job import PRECISIONS, SYNCS
@@ -34,6 +36,9 @@ def validate(cell: Cell) -> None:
         raise InputError("measured", job.measured, f"from 1 to iterations={job.iterations}")
     if not 0 <= job.seed < 2**63:
         raise InputError("seed", job.seed, "from 0 to 2**63 - 1")
+    forward = cell.options.get("stage_forward_ms")
+    if forward is not None and not (isinstance(forward, int | float) and 0 < forward < inf):
+        raise InputError("backend.options.stage_forward_ms", forward, "a positive number of milliseconds")
     _batch(cell)
     _size(cell)
     method = method_of(spec)
@@ -94,6 +99,10 @@ def validate_settings(settings: RunSettings, backend: str, machine: Machine | No
     if backend == "cuda" and settings.launcher == "local" and not (machine or Machine.here()).gpus:
         raise InputError(
             "backend", backend, "no GPU is visible here", "backend=virtual runs real ranks on this CPU"
+        )
+    if not 0 <= settings.max_lag < inf:
+        raise InputError(
+            "max_lag", settings.max_lag, "a share of an iteration, from 0", "the default is 0.02"
         )
     path = settings.data_path
     if path is not None and not path.exists():

@@ -2,8 +2,8 @@
 
 It is written after the attempt, from the same rows as the ranks' own logs, so it can neither
 slow a measurement down nor end it. The first thing that goes wrong ends it; the record says what that
-was. A wandb that hangs, wherever that is, is given up after :data:`PATIENCE_S` for the attempt and the
-rest of this process. ``wandb sync --yes DIR`` uploads an offline run later.
+was. A wandb that hangs, wherever that is, is given up after :data:`PATIENCE_S`; then, and after a failure
+that took long, for the rest of this process. ``wandb sync --yes DIR`` uploads an offline run later.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import netrc
 import os
 import socket
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -26,6 +27,8 @@ from experiments.wandb_timeline import log_timeline
 
 PATIENCE_S = 25.0
 """For all that wandb does about one attempt."""
+IMPATIENCE_S = 5.0
+"""A wandb that takes longer to fail is not asked again: a sweep has many attempts."""
 PROBE_S = 5.0
 _given_up: list[str] = []
 ENVIRONMENT = {
@@ -64,12 +67,15 @@ def publish(
     work = threading.Thread(
         target=lambda: found.append(_published(record, rows, folder, settings)), daemon=True
     )
+    begun = time.monotonic()
     work.start()
     work.join(PATIENCE_S)
     if work.is_alive():
         _given_up.append(f"wandb had not finished {record.cell}-a{record.attempt} after {PATIENCE_S:g} s")
         _kill_service()  # what waits for it wakes up with an error, also when this process ends
         return {"state": "broken", "directory": None, "error": _given_up[0]}
+    if found[0]["state"] == "broken" and time.monotonic() - begun > IMPATIENCE_S:
+        _given_up.append(f"wandb took {time.monotonic() - begun:.0f} s to fail: {found[0]['error']}"[:500])
     return found[0]
 
 

@@ -115,7 +115,7 @@ def layout(frame: pd.DataFrame) -> Grid:
         blocks.append(Block(title=title, rows=tuple(lines)))
     notes = (
         "Peak: the most activations that a device holds, in those of one micro-batch on one stage (Ma). "
-        "Makespan in forwards of a stage; bound: no order on that placement with that peak is faster.",
+        "Makespan in forwards of 1/D of the model; bound: no order on that placement with that peak is faster.",
         "Only points that no other has beaten in memory and time; all cells are in the CSV.",
     )
     header = ("peak Ma", "makespan", "bound", "methods")
@@ -131,10 +131,14 @@ def _picture(frame: pd.DataFrame) -> Picture:
     with style():
         canvas = figure(PAGE, 4.6)
         panels = canvas.subplots(2, len(depths), squeeze=False)
+        handles: dict[str, Any] = {}
         for row, split in enumerate((False, True)):
             for column, depth in enumerate(depths):
                 axes = panels[row, column]
                 part = frame[frame["split_backward"].eq(split) & frame["depth"].eq(depth)]
+                if part.empty:  # not all of the grid has run
+                    axes.set_visible(False)
+                    continue
                 for name, look in LOOKS.items():
                     points = lower_line(part[part["method"] == name])
                     if not points.empty:
@@ -148,9 +152,10 @@ def _picture(frame: pd.DataFrame) -> Picture:
                 if row:
                     axes.set_xlabel("peak activations (Ma)")
                 if not column:
-                    axes.set_ylabel("makespan (stage forwards)")
-        handles, names = panels[0, 0].get_legend_handles_labels()
-        canvas.legend(handles, names, loc="outside upper left", ncols=4)
+                    axes.set_ylabel("makespan (forwards of 1/D of the model)")
+                drawn, names = axes.get_legend_handles_labels()
+                handles |= dict(zip(names, drawn, strict=True))
+        canvas.legend(list(handles.values()), list(handles), loc="outside upper left", ncols=4)
     return Picture(
         name=ID,
         title=TITLE,

@@ -15,6 +15,8 @@ from analysis.results import NoResults, Results
 
 PER_ORIGIN = Callable[[str, pd.DataFrame], Iterator[Finding]]
 NOISE = 0.005  # the paper's own cells repeat to about this; smaller gaps decide nothing
+SURE = 1 - 0.05 / 24
+"""Confidence of a single comparison: one claim makes up to 24 of them, and one can refute it."""
 TABLE6, PP, DP = "table6_ablation", "fig9ab_throughput_pp", "fig9cd_throughput_dp"
 
 
@@ -69,7 +71,7 @@ class Gain(NamedTuple):
 def gain(one: Mapping[str, Any], other: Mapping[str, Any]) -> Gain:
     """How much faster ``one`` is; a value without noise is its own interval."""
     value = one["samples_per_s"] / other["samples_per_s"] - 1
-    low, high = ratio_interval(one, other)
+    low, high = ratio_interval(one, other, SURE)
     if low is None or high is None:
         return Gain(value, value, value)
     return Gain(value, low - 1, high - 1, not single_runs(one, other))

@@ -80,7 +80,8 @@ def fit(
     """Fit ``parameters``, the others as in ``base``, by least squares on relative errors.
 
     Raises:
-        InputError: an unknown parameter, more than five, or more than there are cells.
+        InputError: an unknown parameter, more than five, more than there are cells, or one that no cell
+            depends on.
     """
     for parameter in parameters:
         choose("parameters", parameter, PARAMETERS)
@@ -101,6 +102,13 @@ def fit(
         low, high = RANGES[parameter]
         value = getattr(base, parameter)
         start.append(min(max(0.1 if value is None else value, low * 1.01 + 1e-9), high * 0.99))
+    for place, parameter in enumerate(parameters):
+        moved = [*start]
+        moved[place] = sum(RANGES[parameter]) / 3
+        if np.allclose(residuals(np.array(moved)), residuals(np.array(start)), rtol=0, atol=1e-12):
+            raise InputError(
+                "parameters", parameter, "none of the cells depends on it, so they cannot tell it"
+            )
     found = least_squares(
         residuals,
         start,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.artefacts.frontier import lower_line, tidy
+from analysis.artefacts.frontier import _picture, lower_line, tidy
 from analysis.artefacts.table6_searched import tidy as tidy_searched
 
 
@@ -43,6 +43,12 @@ def test_no_point_beats_the_bound_of_its_placement_and_peak() -> None:
     frame = tidy(*cells([("dapple", 4, 1 - 24 / 33), ("bitpipe", 4, 1 - 24 / 26)])).set_index("method")
     assert frame["makespan_units"].to_dict() == {"bitpipe": 26, "dapple": 33}
     assert frame["lower_bound_units"].to_dict() == {"bitpipe": 26, "dapple": 33}
+
+
+def test_a_grid_that_has_run_in_part_is_drawn_in_part() -> None:
+    """One kind of backward at one depth: the other panel stays away."""
+    drawn = _picture(tidy(*cells([("dapple", 4, 0.2)]))).figure
+    assert [axes.get_visible() for axes in drawn.axes] == [True, False]
 
 
 def test_a_methods_line_only_falls() -> None:

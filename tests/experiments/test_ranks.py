@@ -218,6 +218,21 @@ def test_a_wandb_that_hangs_is_given_up_for_good(
         wandb.teardown()  # other tests start a service of their own
 
 
+def test_a_wandb_that_takes_long_to_fail_is_not_asked_again(
+    unlogged: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*_: object) -> str:
+        time.sleep(0.2)
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr(wandb_sink, "_given_up", [])
+    monkeypatch.setattr(wandb_sink, "IMPATIENCE_S", 0.1)
+    monkeypatch.setattr(wandb_sink, "_write", slow)
+    first, second = (wandb_sink.publish(unlogged, [], tmp_path, WandbSettings(mode="offline")) for _ in "ab")
+    assert first["error"] == "TimeoutError: no answer"
+    assert second["error"].startswith("switched off: wandb took 0 s to fail: TimeoutError")
+
+
 def test_wandb_may_not_move_to_another_folder_in_silence(unlogged: Record, tmp_path: Path) -> None:
     (tmp_path / "wandb").write_text("in the way: even root cannot make a folder here")
     entry = wandb_sink.publish(unlogged, [], tmp_path, WandbSettings(mode="offline"))

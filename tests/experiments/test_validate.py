@@ -35,6 +35,12 @@ Plan = Callable[..., Sweep]
         ("method.layout=replica", "did you mean replica_aware?"),
         ("measured=9", "measured=9: from 1 to iterations=1"),
         ("backend=virtual precision=fp16", "precision=fp16: allowed are bf16, fp32, fp64"),
+        (
+            "backend=emulate backend.options.stage_forward_ms=0",
+            "backend.options.stage_forward_ms=0: a positive number of milliseconds",
+        ),
+        ("backend=emulate backend.options.stage_forward_ms=fast", "a positive number of milliseconds"),
+        ("max_lag=-1", "max_lag=-1: a share of an iteration, from 0"),
         ("precision=fp8", "did you mean fp"),
         ("depth=many", "depth=many: a whole number"),
         ("micro_batches=4*dept", "micro_batches=4*dept"),

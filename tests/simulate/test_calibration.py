@@ -115,6 +115,13 @@ def test_fits_that_mean_nothing_are_refused(parameters: list[str], message: str)
         fit(CELLS[:1], A800, conf.calibration("physical"), parameters)
 
 
+@pytest.mark.parametrize("parameter", ["p2p_inter_efficiency", "all_reduce_inter_efficiency"])
+def test_a_parameter_that_no_cell_depends_on_is_not_called_fitted(parameter: str) -> None:
+    cells = select(ONE_NODE, variants=["full"])
+    with pytest.raises(InputError, match=f"parameters={parameter}: none of the cells depends on it"):
+        fit(cells, A800, conf.calibration("physical"), [parameter])
+
+
 def test_no_cell_left_is_said() -> None:
     with pytest.raises(InputError, match="no cell has all of these"):
         select(CELLS, variants=["full"], depths=[32])
