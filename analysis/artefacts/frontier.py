@@ -115,7 +115,7 @@ def layout(frame: pd.DataFrame) -> Grid:
         blocks.append(Block(title=title, rows=tuple(lines)))
     notes = (
         "Peak: the most activations that a device holds, in those of one micro-batch on one stage (Ma). "
-        "Makespan in forwards of 1/D of the model; bound: no order on that placement with that peak is faster.",
+        "Makespan in forwards of 1/D of the model; bound: no order of that placement and peak is faster.",
         "Only points that no other has beaten in memory and time; all cells are in the CSV.",
     )
     header = ("peak Ma", "makespan", "bound", "methods")
