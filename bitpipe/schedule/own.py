@@ -139,7 +139,7 @@ def _action(given: object, spec: ScheduleSpec) -> Action:
         return given
     if isinstance(given, str):
         return parse_action(given)
-    raise InputError("method", spec.method, f"expected actions or their texts, found {given!r}")
+    raise InputError("method", spec.method, f"expected actions or their texts, found {_shown(given)}")
 
 
 def _halves(action: Action) -> tuple[Action, ...]:
@@ -183,17 +183,30 @@ def _read_placement(orders: tuple[tuple[Action, ...], ...], spec: ScheduleSpec) 
 def _from_file(spec: ScheduleSpec) -> list[list[Action]]:
     path = Path(spec.method.removeprefix(FILE))
     try:
-        text = path.read_text(encoding="utf-8")
+        if path.exists() and not path.is_file():  # a FIFO or /dev/zero would be read for ever
+            raise InputError("method", spec.method, "expected a regular file")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        near = next((str(parent) for parent in path.absolute().parents if parent.exists()), "")
+        near = next((str(parent) for parent in path.absolute().parents if _exists(parent)), "")
         reason = f"cannot read the file: {error.strerror}"
         raise InputError("method", spec.method, reason, f"{near} exists") from error
+    except InputError:
+        raise
     except UnicodeDecodeError as error:
         raise InputError("method", spec.method, "expected a text file in UTF-8") from error
+    except ValueError as error:  # a path with a null byte
+        raise InputError("method", repr(spec.method), f"cannot read the file: {error}") from error
     if path.suffix == ".csv":
         return from_torch_csv(text, spec.method)
     lines = (line.partition("#")[0].strip(" \t,") for line in text.splitlines())
     return [_row(spec.method, number, line) for number, line in enumerate(lines, 1) if line]
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # its name is too long, or its folder may not be searched
+        return False
 
 
 def _row(method: str, number: int, line: str) -> list[Action]:
@@ -208,7 +221,9 @@ def _from_function(spec: ScheduleSpec) -> Schedule | list[list[Action | str]]:
     module_name, _, name = spec.method.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         absent = isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]
         raise InputError(
             "method",
@@ -223,21 +238,64 @@ def _from_function(spec: ScheduleSpec) -> Schedule | list[list[Action | str]]:
         hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(functions)) or 'none'}"
         raise InputError("method", spec.method, f"{module_name} has no function {name!r}", hint)
     try:
-        result = function(spec)
-        return result if isinstance(result, Schedule) else [list(row) for row in result]
-    except (InputError, ProgramError):
+        return _rows(function(spec), spec)
+    except (InputError, ProgramError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
-        # The user's own line: libraries that patch sys.exit (wandb does) would name theirs.
-        frames = traceback.extract_tb(error.__traceback__)
-        frame = next((f for f in reversed(frames) if f.filename == module.__file__), frames[-1])
+    except BaseException as error:  # whatever the user's function raises, GeneratorExit included
+        code = getattr(function, "__code__", None)
+        files = {getattr(module, "__file__", None), getattr(code, "co_filename", None)}
         reason = f"the function raised {_said(error)}"
-        raise InputError("method", spec.method, reason, f"{frame.filename}:{frame.lineno}") from error
+        raise InputError("method", spec.method, reason, _line_in(files, error)) from error
+
+
+def _rows(result: object, spec: ScheduleSpec) -> Schedule | list[list[Action | str]]:
+    """What a user's function returned, generators run to their end."""
+    if isinstance(result, Schedule):
+        return result
+    if inspect.iscoroutine(result):
+        result.close()  # otherwise Python warns that it was never awaited
+    if not isinstance(result, Iterable):
+        found = _kind_of(result)
+        raise InputError("method", spec.method, f"expected a schedule or rows, found {found}")
+    rows = []
+    for row in result:
+        if not isinstance(row, Iterable):
+            raise InputError("method", spec.method, f"expected rows of actions, found {_shown(row)}")
+        rows.append(list(row))
+    return rows
+
+
+def _kind_of(value: object) -> str:
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def _shown(value: object) -> str:
+    """A value on one line, or its type where that cannot be had."""
+    try:
+        text = repr(value)
+    except Exception:
+        return _kind_of(value)
+    return text if len(text) <= 80 and text.isprintable() else _kind_of(value)
+
+
+def _line_in(files: set[str | None], error: BaseException) -> str:
+    """The last line run in one of these files, empty if there is none.
+
+    The user's own line: libraries that patch sys.exit (wandb does) would name theirs.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((f"{f.filename}:{f.lineno}" for f in reversed(frames) if f.filename in files), "")
 
 
 def _said(error: BaseException) -> str:
     """The exception's type and the first line of its message."""
-    lines = str(error).strip().splitlines()
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # the user's own __str__ may fail as well
+        lines = []
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 

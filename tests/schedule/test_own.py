@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,66 @@ def wrong(asked: ScheduleSpec) -> list[list[int]]:
     return [[asked.depth]]
 
 
+async def later(asked: ScheduleSpec) -> list[list[str]]:
+    return one_f_one_b(asked)
+
+
+async def asynchronous_rows(asked: ScheduleSpec) -> Any:
+    yield ["F0@0d"]
+
+
+def nothing(asked: ScheduleSpec) -> None:
+    return None
+
+
+def number(asked: ScheduleSpec) -> list[int]:
+    return [asked.depth]
+
+
+def no_arguments() -> list[list[str]]:
+    return []
+
+
+def rows_one_by_one(asked: ScheduleSpec) -> Iterator[Iterator[str]]:
+    return (iter(row) for row in one_f_one_b(asked))
+
+
+def breaks_half_way(asked: ScheduleSpec) -> Iterator[list[str]]:
+    yield ["F0@0d", "B0@0d"]
+    raise RuntimeError("half way")
+
+
+class Stop(BaseException):
+    """Not an Exception."""
+
+
+def stops(asked: ScheduleSpec) -> list[list[str]]:
+    raise Stop("no more")
+
+
+def closes(asked: ScheduleSpec) -> list[list[str]]:
+    raise GeneratorExit
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("nothing to say")
+
+    __repr__ = __str__
+
+
+def speechless(asked: ScheduleSpec) -> list[list[str]]:
+    raise Mute
+
+
+def unprintable(asked: ScheduleSpec) -> list[list[Mute]]:
+    return [[Mute()]]
+
+
+def interrupted(asked: ScheduleSpec) -> list[list[str]]:
+    raise KeyboardInterrupt
+
+
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
@@ -132,12 +194,58 @@ def test_a_function_by_name() -> None:
         ("test_own:one_f_one", r"no function 'one_f_one' \(did you mean one_f_one_b\?\)"),
         ("test_own:broken", r"raised RuntimeError: no idea for 2 \(.*test_own.py:\d+\)"),
         ("test_own:wrong", "expected actions or their texts, found 2"),
+        ("test_own:unprintable", "expected actions or their texts, found a Mute$"),
+        ("test_own:number", "expected rows of actions, found 2$"),
+        ("test_own:nothing", "expected a schedule or rows, found None$"),
+        ("test_own:later", "expected a schedule or rows, found a coroutine$"),
+        ("test_own:asynchronous_rows", "expected a schedule or rows, found an async_generator$"),
+        ("test_own:stops", r"raised Stop: no more \(.*test_own.py:\d+\)$"),
+        ("test_own:closes", r"raised GeneratorExit \(.*test_own.py:\d+\)$"),
+        ("test_own:speechless", r"raised Mute \(.*test_own.py:\d+\)$"),
+        ("test_own:breaks_half_way", r"raised RuntimeError: half way \(.*test_own.py:\d+\)$"),
+        ("test_own:no_arguments", r"raised TypeError: .*1 was given$"),
+        ("builtins:len", r"raised TypeError: .*has no len\(\)$"),
+        ("time:sleep", "raised TypeError: [^()]*$"),
+        ("sys:exit", "raised SystemExit: "),
+        ("math:sqrt", "raised TypeError: [^()]*$"),
+        ("file:.", "expected a regular file$"),
+        ("file:/dev/zero", "expected a regular file$"),
+        ("file:a\0b", "cannot read the file: embedded null byte$"),
+        (f"file:{'x' * 5000}/y", "cannot read the file: File name too long"),
     ],
 )
 def test_what_cannot_be_loaded_is_one_line(method: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         generate(spec(method))
     assert "\n" not in str(caught.value)
+    assert "schedule/own.py" not in str(caught.value)
+
+
+def test_a_refused_coroutine_leaves_no_warning(recwarn: pytest.WarningsRecorder) -> None:
+    with pytest.raises(InputError, match="found a coroutine"):
+        generate(spec("test_own:later"))
+    assert not [warning for warning in recwarn if "never awaited" in str(warning.message)]
+
+
+def test_rows_may_come_one_by_one() -> None:
+    assert describe(generate(spec("test_own:rows_one_by_one"))).makespan == 9
+
+
+def test_an_interrupt_goes_through() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        generate(spec("test_own:interrupted"))
+
+
+def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "own.txt")
+    with pytest.raises(InputError, match="expected a regular file"):
+        generate(spec(f"file:{tmp_path / 'own.txt'}"))
+
+
+def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
+    text = "F0@0d F1@0d B0@0d B1@0d\nF0@1d B0@1d F1@1d B1@1d\n"
+    (tmp_path / "own.txt").write_text(text, encoding="utf-8-sig")
+    assert describe(generate(spec(f"file:{tmp_path / 'own.txt'}"))).makespan == 9
 
 
 def test_the_line_named_is_the_users_also_when_a_library_patches_sys_exit(
