@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
@@ -17,6 +19,9 @@ PARAMETERS = (
     "all_reduce_inter_efficiency",
 )
 """What :mod:`bitpipe.simulate.fit` may fit; all else comes from cluster and model."""
+
+MOST = 1.5
+"""No efficiency is above this: a data sheet is not exceeded by more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,29 +68,53 @@ class Calibration:
         """Build a calibration from what a YAML file holds.
 
         Raises:
-            InputError: a key is unknown, missing, negative, or ``fitted`` names no parameter.
+            InputError: a key is unknown or missing, a value is of the wrong kind or out of range, or
+                ``fitted`` names no parameter.
         """
         known = {f.name for f in fields(cls)}
         values = dict(data)
         for key in values:
             if key not in known:
-                raise InputError(f"calibration.{key}", values[key], f"allowed are {', '.join(sorted(known))}")
+                near = difflib.get_close_matches(str(key), known, n=1)
+                allowed = f"allowed are {', '.join(sorted(known))}"
+                hint = f"did you mean {near[0]}?" if near else ""
+                raise InputError(f"calibration.{key}", values[key], allowed, hint)
         needed = [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
         for key in needed:
             if key not in values:
                 raise InputError(f"calibration.{key}", "missing", "every calibration must give it")
+        for key in ("name", "device", "cells"):
+            if not isinstance(values.get(key, ""), str):
+                raise InputError(f"calibration.{key}", values[key], "expected text")
         for key in (*PARAMETERS, "head_efficiency", "gradient_bytes"):
-            if values.get(key) is None:
-                continue
-            try:
-                values[key] = float(values[key])
-            except (TypeError, ValueError):
-                raise InputError(f"calibration.{key}", values[key], "a number") from None
-            if not values[key] >= 0 or (values[key] == 0 and "efficiency" in key):
-                raise InputError(f"calibration.{key}", values[key], "must be positive")
-        values["fitted"] = tuple(values.get("fitted", ()))
-        for key in values["fitted"]:
+            if key in values and not (key == "p2p_inter_efficiency" and values[key] is None):
+                values[key] = _number(key, values[key])
+        fitted = values.get("fitted", ())
+        if not isinstance(fitted, list | tuple):
+            raise InputError("calibration.fitted", fitted, f"expected a list of {', '.join(PARAMETERS)}")
+        for key in fitted:
             if key not in PARAMETERS:
-                raise InputError("calibration.fitted", key, f"allowed are {', '.join(PARAMETERS)}")
-        values["sources"] = dict(values.get("sources", {}))
-        return cls(**values)
+                near = difflib.get_close_matches(str(key), PARAMETERS, n=1)
+                hint = f"did you mean {near[0]}?" if near else ""
+                raise InputError("calibration.fitted", key, f"allowed are {', '.join(PARAMETERS)}", hint)
+        sources = values.get("sources", {})
+        if not isinstance(sources, Mapping):
+            raise InputError("calibration.sources", sources, "expected a mapping of keys to texts")
+        return cls(**values | {"fitted": tuple(fitted), "sources": dict(sources)})
+
+
+def _number(key: str, given: object) -> float:
+    """A value of a calibration; text is taken, because YAML reads 1e-4 as one."""
+    try:
+        if isinstance(given, bool) or not isinstance(given, int | float | str):
+            raise ValueError
+        value = float(given)
+    except (ValueError, OverflowError):
+        raise InputError(f"calibration.{key}", given, "a number") from None
+    if not math.isfinite(value):
+        raise InputError(f"calibration.{key}", given, "must be finite")
+    if value < 0 or (value == 0 and "efficiency" in key):
+        raise InputError(f"calibration.{key}", value, "must be positive")
+    if value > MOST and "efficiency" in key:
+        raise InputError(f"calibration.{key}", value, f"a share of the data sheet's rate, at most {MOST}")
+    return value

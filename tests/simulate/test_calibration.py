@@ -134,11 +134,37 @@ def test_no_cell_left_is_said() -> None:
         ({"compute_efficiency": 0}, "calibration.compute_efficiency=0.0: must be positive"),
         ({"op_overhead": "much"}, "calibration.op_overhead=much: a number"),
         ({"fitted": ["luck"]}, "calibration.fitted=luck"),
+        ({"op_overhed": 1}, r"\(did you mean op_overhead\?\)"),
+        ({1: 2}, "calibration.1=2: allowed are"),
+        ({"compute_efficiency": None}, "calibration.compute_efficiency=None: a number"),
+        ({"all_reduce_efficiency": None}, "calibration.all_reduce_efficiency=None: a number"),
+        ({"gradient_bytes": None}, "calibration.gradient_bytes=None: a number"),
+        ({"head_efficiency": True}, "calibration.head_efficiency=True: a number"),
+        ({"op_overhead": [1]}, r"calibration.op_overhead=\[1\]: a number"),
+        ({"op_overhead": float("inf")}, "calibration.op_overhead=inf: must be finite"),
+        ({"optimizer_bytes": ".nan"}, "calibration.optimizer_bytes=.nan: a number"),
+        ({"optimizer_bytes": float("nan")}, "calibration.optimizer_bytes=nan: must be finite"),
+        ({"optimizer_bytes": 10**400}, "calibration.optimizer_bytes=10+: a number"),
+        ({"p2p_inter_efficiency": 1.6}, "calibration.p2p_inter_efficiency=1.6: .* at most 1.5"),
+        ({"name": 5}, "calibration.name=5: expected text"),
+        ({"device": None}, "calibration.device=None: expected text"),
+        ({"sources": ["a"]}, r"calibration.sources=\['a'\]: expected a mapping"),
+        ({"sources": None}, "calibration.sources=None: expected a mapping"),
+        ({"fitted": "compute_efficiency"}, "calibration.fitted=compute_efficiency: expected a list"),
+        ({"fitted": None}, "calibration.fitted=None: expected a list"),
+        ({"fitted": [["compute_efficiency"]]}, "calibration.fitted=.*: allowed are"),
     ],
 )
 def test_bad_calibrations_are_refused_in_one_line(change: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=message) as caught:
         Calibration.from_mapping(conf.read("calibration", "physical") | change)
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_that_yaml_reads_as_text_are_numbers_and_across_nodes_may_be_unknown() -> None:
+    data = conf.read("calibration", "physical") | {"op_overhead": "1e-4", "p2p_inter_efficiency": None}
+    made = Calibration.from_mapping(data)
+    assert (made.op_overhead, made.p2p_inter_efficiency) == (1e-4, None)
 
 
 def test_a_missing_value_is_named() -> None:
@@ -204,8 +230,6 @@ def test_what_one_cluster_lost_between_its_nodes_is_not_carried_to_another() -> 
     """Compute rates travel with the calibration as shares of the peak; a network's losses do not."""
     cell = next(cell for cell in CELLS if cell.job.schedule.depth == 16)
     other = replace(A800, name="other", device=replace(A800.device, name="NVIDIA B200"))
-    two, one = (
-        predict(cell.job, other, conf.calibration(name)) for name in ("two_node_cells", "full_cells")
-    )
+    two, one = (predict(cell.job, other, conf.calibration(name)) for name in ("two_node_cells", "full_cells"))
     assert not two.calibrated
     assert two.iteration_seconds == pytest.approx(one.iteration_seconds)
