@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -11,6 +12,12 @@ from pathlib import Path
 from bitpipe.errors import InputError
 from bitpipe.simulate import conf
 from bitpipe.simulate.calibration import PARAMETERS
+
+WRITTEN = "# Written by: python -m bitpipe.simulate calibrate"
+"""How the files that ``calibrate`` writes begin: only these are written over."""
+
+DEPTHS = (4, 8)
+"""The depths of one node."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     fit.add_argument("--cells", type=Path, default=None, help="table of measured cells (default: Table 6)")
     fit.add_argument("--variants", nargs="+", default=["full"], help="fit to these variants (default: full)")
-    fit.add_argument("--depths", nargs="+", type=int, default=[4, 8], help="and depths (default: 4 8)")
+    fit.add_argument("--depths", nargs="+", type=int, help="and depths (default: 4 8, if measured)")
     fit.add_argument("--micro-batches", nargs="+", type=int, default=[], help="and N (default: all)")
     fit.add_argument(
         "--parameters", nargs="+", default=["compute_efficiency"], metavar="NAME", help=", ".join(PARAMETERS)
@@ -69,8 +76,13 @@ def _calibrate(arguments: argparse.Namespace) -> None:
     from bitpipe.simulate.cells import ABLATION, read_cells, select
     from bitpipe.simulate.fit import fit, leave_a_row_out, null_errors
 
+    if arguments.out:
+        _check_out(arguments.out)
     cluster, base = conf.cluster(arguments.cluster), conf.calibration(arguments.base)
     every = read_cells(arguments.cells or ABLATION)
+    if arguments.depths is None:
+        measured = {cell.job.schedule.depth for cell in every}
+        arguments.depths = [depth for depth in DEPTHS if depth in measured] or list(DEPTHS)
     cells = select(
         every,
         variants=arguments.variants,
@@ -101,6 +113,23 @@ def _calibrate(arguments: argparse.Namespace) -> None:
         _write(arguments, made.calibration, [str(cell) for cell in cells])
 
 
+def _check_out(path: Path) -> None:
+    """Refuse, before anything is fitted, a file that could not or must not be written."""
+    try:
+        if not path.parent.is_dir():
+            raise InputError("out", path, f"there is no folder {path.parent}")
+        if path.exists():
+            if not path.is_file():
+                raise InputError("out", path, "expected a file")
+            with path.open("rb") as file:
+                if not file.read(len(WRITTEN)) == WRITTEN.encode():
+                    raise InputError("out", path, "exists and was not written by this command")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise InputError("out", path, "cannot be written: Permission denied")
+    except OSError as error:
+        raise InputError("out", path, f"cannot be written: {error.strerror}") from None
+
+
 def _print_errors(title: str, names: Sequence[str], errors: Sequence[float]) -> None:
     print(title)
     for name, error in zip(names, errors, strict=True):
@@ -126,8 +155,11 @@ def _write(arguments: argparse.Namespace, calibration: object, cells: Sequence[s
     data = asdict(replace(calibration, cells=described, sources=sources))
     data["fitted"] = list(calibration.fitted)
     command = " ".join(f"--{k.replace('_', '-')} {' '.join(map(str, v))}" for k, v in _given(arguments))
-    text = f"# Written by: python -m bitpipe.simulate calibrate {command}\n"
-    arguments.out.write_text(text + yaml.safe_dump(data, sort_keys=False, width=110))
+    text = f"{WRITTEN} {command}\n" + yaml.safe_dump(data, sort_keys=False, width=110)
+    try:
+        arguments.out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError("out", arguments.out, f"cannot be written: {error.strerror}") from None
     print(f"wrote {arguments.out}")
 
 

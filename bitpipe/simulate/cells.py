@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from bitpipe.errors import InputError
+from bitpipe.errors import InputError, choose
 from bitpipe.job import Job
 from bitpipe.models import ModelConfig
 from bitpipe.schedule.spec import ScheduleSpec
@@ -67,7 +68,8 @@ class Methods:
         try:
             method = self.by_label[label]
         except KeyError:
-            raise InputError("variant", label, f"allowed are {', '.join(sorted(self.by_label))}") from None
+            choose("variant", label, self.by_label)
+            raise
         chunks, placement = method.get("chunks"), method.get("placement")
         cap = method.get("cap")
         if not isinstance(cap, int | None):
@@ -100,15 +102,19 @@ def read_cells(path: Path = ABLATION) -> list[MeasuredCell]:
     ``assumptions.csv`` beside it.
 
     Raises:
-        InputError: the file, a column or a value is missing or wrong.
+        InputError: the file, a column or a value is missing or wrong, or there is no cell.
     """
     methods = Methods()
     assumed = _assumed("table6") if path == ABLATION else {}
     cells = []
     for number, printed in enumerate(_rows(path), start=2):
         row = assumed | printed
+        if None in row.values():
+            raise InputError("cells", f"{path}:{number}", "the row has fewer values than the header")
         try:
             width, size, batch = (int(row[key]) for key in ("data_parallel", "micro_batch", "global_batch"))
+            if min(width, size, batch) < 1:
+                raise ValueError("data_parallel, micro_batch and global_batch must be positive")
             if batch % (width * size):
                 raise ValueError(f"global_batch {batch} is no multiple of B·W = {width * size}")
             job = methods.job(
@@ -120,6 +126,8 @@ def read_cells(path: Path = ABLATION) -> list[MeasuredCell]:
                 micro_batches=batch // (width * size),
             )
             value = float(row["samples_per_s"])
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"samples_per_s {value} is not a positive number")
         except KeyError as error:
             raise InputError("cells", path, f"column {error.args[0]} is missing") from None
         except (TypeError, ValueError) as error:
@@ -127,14 +135,22 @@ def read_cells(path: Path = ABLATION) -> list[MeasuredCell]:
                 raise
             raise InputError("cells", f"{path}:{number}", str(error)) from None
         cells.append(MeasuredCell(variant=row["variant"], job=job, samples_per_s=value))
+    if not cells:
+        raise InputError("cells", path, "has no cells", "expected a header and one row for each cell")
     return cells
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
     try:
-        return list(csv.DictReader(path.read_text().splitlines()))
+        if path.exists() and not path.is_file():
+            raise InputError("cells", path, "expected a regular file")
+        return list(csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines()))
     except OSError as error:
         raise InputError("cells", path, f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError("cells", path, "expected a text file in UTF-8") from None
+    except csv.Error as error:
+        raise InputError("cells", path, f"cannot be read: {error}") from None
 
 
 def _assumed(table: str) -> dict[str, str]:
@@ -154,8 +170,14 @@ def select(
     """Cells whose values are among those given; nothing given means all.
 
     Raises:
-        InputError: none is left.
+        InputError: no cell has one of the values, or none is left.
     """
+    for variant in variants:
+        choose("variants", variant, {cell.variant for cell in cells})
+    for depth in depths:
+        _choose_number("depths", depth, {cell.job.schedule.depth for cell in cells})
+    for number in micro_batches:
+        _choose_number("micro-batches", number, {cell.job.schedule.micro_batches for cell in cells})
     chosen = [
         cell
         for cell in cells
@@ -170,3 +192,10 @@ def select(
             "no cell has all of these",
         )
     return chosen
+
+
+def _choose_number(key: str, value: int, choices: set[int]) -> None:
+    if value not in choices:
+        near = min(sorted(choices), key=lambda choice: abs(choice - value))
+        allowed = f"allowed are {', '.join(map(str, sorted(choices)))}"
+        raise InputError(key, value, allowed, f"nearest: {near}")
