@@ -63,9 +63,10 @@ def _table(arguments: argparse.Namespace) -> None:
     from bitpipe.simulate.predict import predict
 
     cluster, calibration = conf.cluster(arguments.cluster), conf.calibration(arguments.calibration)
+    cells = read_cells(arguments.cells or ABLATION)
     print(f"calibration {calibration.name} on {cluster.name}; samples/s")
     print(f"{'cell':40} {'measured':>9} {'simulated':>9} {'error':>7}")
-    for cell in read_cells(arguments.cells or ABLATION):
+    for cell in cells:
         found = predict(cell.job, cluster, calibration)
         off = found.samples_per_s / cell.samples_per_s - 1
         note = "" if found.calibrated else "  uncalibrated"

@@ -41,8 +41,9 @@ def test_a_bad_table_is_one_line(
     path = tmp_path / "cells.csv"
     path.write_bytes(content)
     assert main([command, "--cells", str(path)]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
     with pytest.raises(InputError, match=message):
         read_cells(path)
 
