@@ -53,8 +53,8 @@ def write(out: Path, rows: list[dict[str, object]]) -> None:
 def main() -> int:
     """Run every case, print and write the table; fails if a gradient differs."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=16, help="how often the sides take turns")
-    parser.add_argument("--iterations", type=int, default=3, help="of each side per turn")
+    parser.add_argument("--pairs", type=int, default=40, help="how often the sides take turns")
+    parser.add_argument("--iterations", type=int, default=1, help="of each side per turn")
     parser.add_argument("--schedule", choices=SCHEDULES, action="append", help="only this one (repeatable)")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()

@@ -3,8 +3,9 @@
 Eight ranks on two nodes of four train a small BERT by every method in rotation. The simulator gets
 the links and the durations of operations, either those of the iteration that it is held against
 (then two independent code paths must find the same time) or their means over the iterations just
-before (then it predicts). Ratios are formed to DAPPLE; what slows all methods drops out of them. Where
-the machine itself is noisy, compare the errors with ``virtual_spread_percent``, how far a method's own
+before (then it predicts). Ratios are formed to DAPPLE; what slows all methods drops out of them. The ranks
+share one core, because two virtual cores may be one real one, and then an operation's time would depend on
+what the other ranks do just then. Where the machine itself is noisy, compare the errors with ``virtual_spread_percent``, how far a method's own
 iterations lie apart.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import statistics
 import sys
 from pathlib import Path
@@ -121,10 +123,11 @@ def rows_of(micro_batches: int, results: dict[str, RunResult], window: int) -> l
 def main() -> int:
     """Run, print and write the table; fails if a run's own durations do not give its time."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--iterations", type=int, default=26, help="per method, two of them to warm up")
+    parser.add_argument("--iterations", type=int, default=18, help="per method, two of them to warm up")
     parser.add_argument("--window", type=int, default=3, help="iterations that give the means")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     data = open_dataset(None, MODEL)
     rows: list[dict[str, object]] = []
     with Pool(DEPTH) as pool:
