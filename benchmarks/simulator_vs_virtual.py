@@ -3,10 +3,10 @@
 Eight ranks on two nodes of four train a small BERT by every method in rotation. The simulator gets
 the links and the durations of operations, either those of the iteration that it is held against
 (then two independent code paths must find the same time) or their means over the iterations just
-before (then it predicts). Ratios are formed to DAPPLE; what slows all methods drops out of them. The ranks
-share one core, because two virtual cores may be one real one, and then an operation's time would depend on
-what the other ranks do just then. Where the machine itself is noisy, compare the errors with ``virtual_spread_percent``, how far a method's own
-iterations lie apart.
+before (then it predicts). Ratios are formed to DAPPLE; what slows all methods drops out of them.
+The ranks share one core, because two virtual cores may be one real one, and then an operation's time
+would depend on what the other ranks do just then. Where the machine itself is noisy, compare the errors
+with ``virtual_spread_percent``, how far a method's own iterations lie apart.
 """
 
 from __future__ import annotations
