@@ -90,7 +90,7 @@ class PeerStage(nn.Module):
         return x
 
 
-def compare(world: World, case: Case, pairs: int, iterations: int) -> Pairs | None:
+def compare(world: World, case: Case, pairs: int, iterations: int = 1) -> Pairs | None:
     """Run both alternately, ``iterations`` a side in each pair; returns what rank 0 measured."""
     settle()
     model = ModelConfig(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
@@ -90,7 +90,7 @@ class Calibration:
             if key in values and not (key == "p2p_inter_efficiency" and values[key] is None):
                 values[key] = _number(key, values[key])
         fitted = values.get("fitted", ())
-        if not isinstance(fitted, list | tuple):
+        if isinstance(fitted, str) or not isinstance(fitted, Sequence):
             raise InputError("calibration.fitted", fitted, f"expected a list of {', '.join(PARAMETERS)}")
         for key in fitted:
             if key not in PARAMETERS:
