@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.compare_rows import ratio_interval
 from analysis.grid import Block, Grid, entries
 from analysis.labels import ORIGINS, place
 from analysis.memory import GIB
@@ -20,7 +21,8 @@ SEARCHED, OWN = "searched", "full"
 KEYS = ["origin", "model", "cluster", "depth", "micro_batches", "global_batch"]
 _NOTE = (
     "Searched: BitPipe's placement and activation memory (D·Ma), another order; not in the paper. At N = D "
-    "BitPipe's unit is already the best order without transfer costs, so nothing is gained there."
+    "BitPipe's unit is already the best order without transfer costs, so nothing is gained there. "
+    "Undecided: the ranges of both runs, or with repeats the interval of their ratio, reach both sides of 0."
 )
 
 
@@ -45,16 +47,21 @@ def tidy(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per origin and point: samples/s of both orders, the gain in percent, peak memory."""
     found: list[dict[str, Any]] = []
     for key, group in rows.groupby(KEYS, dropna=False):
-        by = {str(row["variant"]): row for row in group.to_dict("records")}
+        records: list[Any] = group.to_dict("records")
+        by = {str(row["variant"]): row for row in records}
         if SEARCHED not in by or OWN not in by:
             continue
         searched, own = _rate(by[SEARCHED]), _rate(by[OWN])
+        ends = ratio_interval(by[SEARCHED], by[OWN]) if searched and own else (None, None)
+        low, high = (None if end is None else 100 * (end - 1) for end in ends)
         found.append(
             {
                 **dict(zip(KEYS, key, strict=True)),
                 "bitpipe_samples_per_s": own,
                 "searched_samples_per_s": searched,
                 "gain_percent": None if own is None or searched is None else 100 * (searched / own - 1),
+                "gain_low_percent": low,
+                "gain_high_percent": high,
                 "bitpipe_peak_memory_bytes": by[OWN]["peak_memory_bytes"],
                 "searched_peak_memory_bytes": by[SEARCHED]["peak_memory_bytes"],
                 "status": by[SEARCHED]["status"],
@@ -92,6 +99,11 @@ def _table(frame: pd.DataFrame) -> Table:
     return Table(name=ID, title=TITLE, frame=frame, grid=grid)
 
 
+def _doubt(row: dict[Any, Any]) -> str:
+    low, high = row["gain_low_percent"], row["gain_high_percent"]
+    return " (undecided)" if pd.notna(low) and pd.notna(high) and low <= 0 <= high else ""
+
+
 def _line(row: dict[Any, Any]) -> Any:
     rates = (row["bitpipe_samples_per_s"], row["searched_samples_per_s"])
     gain, peaks = row["gain_percent"], (row["bitpipe_peak_memory_bytes"], row["searched_peak_memory_bytes"])
@@ -100,7 +112,7 @@ def _line(row: dict[Any, Any]) -> Any:
             int(row["depth"]),
             int(row["micro_batches"]),
             *("–" if pd.isna(rate) else f"{rate:.2f}" for rate in rates),
-            str(row["status"]) if pd.isna(gain) else f"{gain:+.2f} %",
+            str(row["status"]) if pd.isna(gain) else f"{gain:+.2f} %{_doubt(row)}",
             *("–" if pd.isna(peak) else f"{peak / GIB:.2f} GiB" for peak in peaks),
         ]
     )

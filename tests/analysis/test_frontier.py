@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
 
 from analysis.artefacts.frontier import _picture, lower_line, tidy
+from analysis.artefacts.table6_searched import KEYS, _doubt
 from analysis.artefacts.table6_searched import tidy as tidy_searched
 
 
@@ -76,3 +78,21 @@ def test_the_gain_is_searched_over_bitpipe_in_the_same_cell() -> None:
     frame = tidy_searched(pd.DataFrame([*rows, {**rows[0], "depth": 8}]))
     assert len(frame) == 1, "a point without both orders has no gain"
     assert round(frame["gain_percent"].iloc[0], 6) == 10
+
+
+@pytest.mark.parametrize(("reach", "undecided"), [(0.1, False), (2.0, True)])
+def test_a_gain_within_the_ranges_of_both_runs_is_undecided(reach: float, undecided: bool) -> None:
+    common = {**dict.fromkeys(KEYS, 1), "origin": "virtual", "status": "ok", "peak_memory_bytes": 1.0}
+    rows = [
+        {
+            **common,
+            "variant": name,
+            "samples_per_s": rate,
+            "samples_per_s_low": rate - reach,
+            "samples_per_s_high": rate + reach,
+            "cell": "x",
+        }
+        for name, rate in (("full", 10.0), ("searched", 11.0))
+    ]
+    (row,) = tidy_searched(pd.DataFrame(rows)).to_dict("records")
+    assert bool(_doubt(row)) is undecided
