@@ -7,8 +7,8 @@ on a copy, as Hydra itself would do at the end.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ class Composer:
     def __init__(self, load: Load, conf: Path) -> None:
         self._load, self._conf = load, conf
         self._parse = cache(OverridesParser.create().parse_override)
-        self._composed: dict[tuple[str, ...], DictConfig] = {}
+        self._composed: dict[tuple[str, ...], bytes] = {}  # pickles: read much faster than copied
 
     def __call__(self, overrides: Sequence[str]) -> dict[str, Any]:
         """Compose one cell.
@@ -47,8 +47,8 @@ class Composer:
         values = [one for one in parsed if self._is_value(one)]
         groups = tuple(str(one.input_line) for one in parsed if not self._is_value(one))
         if groups not in self._composed:
-            self._composed[groups] = without_hydra(self._load(list(groups)))
-        config = deepcopy(self._composed[groups])
+            self._composed[groups] = pickle.dumps(without_hydra(self._load(list(groups))))
+        config: DictConfig = pickle.loads(self._composed[groups])
         try:
             for one in values:
                 OmegaConf.update(config, one.key_or_group, one.value(), merge=True)
