@@ -12,6 +12,7 @@ from bitpipe.errors import InputError
 
 PARAMETERS = (
     "compute_efficiency",
+    "head_efficiency",
     "op_overhead",
     "optimizer_bytes",
     "all_reduce_efficiency",
@@ -86,7 +87,7 @@ class Calibration:
         for key in ("name", "device", "cells"):
             if not isinstance(values.get(key, ""), str):
                 raise InputError(f"calibration.{key}", values[key], "expected text")
-        for key in (*PARAMETERS, "head_efficiency", "gradient_bytes"):
+        for key in (*PARAMETERS, "gradient_bytes"):
             if key in values and not (key == "p2p_inter_efficiency" and values[key] is None):
                 values[key] = _number(key, values[key])
         fitted = values.get("fitted", ())

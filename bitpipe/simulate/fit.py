@@ -18,6 +18,7 @@ from bitpipe.simulate.predict import predict
 MOST_PARAMETERS = 5
 RANGES = {
     "compute_efficiency": (0.05, 1.0),
+    "head_efficiency": (0.05, 1.0),
     "op_overhead": (0.0, 0.02),
     "optimizer_bytes": (0.0, 400.0),
     "all_reduce_efficiency": (0.05, 1.5),
@@ -26,6 +27,7 @@ RANGES = {
 }
 _SCALES = {
     "compute_efficiency": 0.1,
+    "head_efficiency": 0.1,
     "op_overhead": 1e-3,
     "optimizer_bytes": 30.0,
     "all_reduce_efficiency": 0.3,
