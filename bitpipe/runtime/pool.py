@@ -89,9 +89,8 @@ class Pool:
 
     def _settle_world(self) -> None:
         """Rank 0 opens a store, in a file or on a free port; the others are told which."""
-        self._address = self._collect(lambda found: 0 in found, self._start_limit, self._start_limit, _plain)[
-            0
-        ]
+        first = self._collect(lambda found: 0 in found, self._start_limit, self._start_limit, _plain)
+        self._address = first[0]
         for pipe in self._pipes[1:]:
             pipe.send(self._address)
         self._collect(lambda found: len(found) == self.ranks, self._start_limit, self._start_limit, _plain)

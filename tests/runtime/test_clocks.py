@@ -15,6 +15,7 @@ from bitpipe.job import Job
 from bitpipe.runtime.block import run_block
 from bitpipe.runtime.clocks import Issue, Nominal, VirtualClock, resolve
 from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.result import RunResult
 from bitpipe.schedule import Costs, Kind, evaluate, generate
 from bitpipe.simulate import conf, predict
 from bitpipe.simulate.engine import simulate
@@ -125,17 +126,22 @@ def free_links(job: Job) -> Links:
     return Links(layout=layout, p2p_intra=free, p2p_inter=free, all_reduce_intra=free, all_reduce_inter=free)
 
 
-@pytest.mark.parametrize("method", ["dapple", "bitpipe"])
-def test_emulation_keeps_to_the_exact_makespan(pool_of: Callable[[int], Pool], method: str) -> None:
-    job = job_of(method, 4, 4, iterations=2, sync="none")
+def emulated(job: Job, nominal: Nominal, pool_of: Callable[[int], Pool]) -> RunResult:
     (result,) = run_block(
         [job],
         clock="deadline",
         links=[free_links(job)],
         data=None,
-        nominal=[NOMINAL],
+        nominal=[nominal],
         pool=pool_of(job.ranks),
     )
+    return result
+
+
+@pytest.mark.parametrize("method", ["dapple", "bitpipe"])
+def test_emulation_keeps_to_the_exact_makespan(pool_of: Callable[[int], Pool], method: str) -> None:
+    job = job_of(method, 4, 4, iterations=2, sync="none")
+    result = emulated(job, NOMINAL, pool_of)
     exact = evaluate(generate(job.schedule), Costs()).makespan * NOMINAL.forward
     exact *= generate(job.schedule).chunks  # evaluate counts stages, NOMINAL is per chunk
     assert result.timeline().makespan == pytest.approx(exact)
@@ -147,14 +153,7 @@ def test_what_ranks_agree_on_after_an_iteration_is_no_part_of_its_time(
 ) -> None:
     """The last device of a 1F1B is done long before the first; waiting for it is not lag."""
     job = job_of("dapple", 4, 4, iterations=3, sync="none")
-    (result,) = run_block(
-        [job],
-        clock="deadline",
-        links=[free_links(job)],
-        data=None,
-        nominal=[NOMINAL],
-        pool=pool_of(job.ranks),
-    )
+    result = emulated(job, NOMINAL, pool_of)
     drain = 3 * NOMINAL.backward  # from the last device's end to the first's
     assert min(result.reports[0].lag) < drain
     for late, seconds in zip(result.reports[0].late, result.seconds, strict=True):
@@ -173,14 +172,7 @@ def test_32_emulated_ranks_stay_within_2_percent(
     schedule = generate(job.schedule)
     chunk = 0.01 / schedule.chunks
     nominal = Nominal(forward=chunk, backward=2 * chunk)
-    (result,) = run_block(
-        [job],
-        clock="deadline",
-        links=[free_links(job)],
-        data=None,
-        nominal=[nominal],
-        pool=pool_of(job.ranks),
-    )
+    result = emulated(job, nominal, pool_of)
     assert min(result.seconds) == pytest.approx(evaluate(schedule).makespan * 0.01, rel=0.02)
     assert result.lag > 0
 

@@ -33,7 +33,7 @@ def test_one_direction_loses_three_halves_per_device_and_chunk() -> None:
         assert lower_bound(where, n) == pytest.approx(3 * n + 3 * (depth - 1) / chunks)
 
 
-def early_forward(depth: int, micro_batches: int) -> None:
+def check_early_forward(depth: int, micro_batches: int) -> None:
     got = describe(
         generate(ScheduleSpec(method="bitpipe", depth=depth, micro_batches=micro_batches, early_forward=True))
     )
@@ -47,14 +47,14 @@ def early_forward(depth: int, micro_batches: int) -> None:
 @pytest.mark.parametrize("depth", range(2, 33, 2))
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_early_forward_is_on_the_bound(depth: int, k: int) -> None:
-    early_forward(depth, k * depth)
+    check_early_forward(depth, k * depth)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("depth", range(2, 33, 2))
 @pytest.mark.parametrize("k", range(4, 9))
 def test_early_forward_is_on_the_bound_up_to_8d(depth: int, k: int) -> None:
-    early_forward(depth, k * depth)
+    check_early_forward(depth, k * depth)
 
 
 @pytest.mark.parametrize(("depth", "micro_batches"), [(4, 4), (4, 5), (4, 6), (8, 8), (8, 10), (8, 16)])
