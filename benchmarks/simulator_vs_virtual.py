@@ -5,8 +5,9 @@ the links and the durations of operations, either those of the iteration that it
 (then two independent code paths must find the same time) or their means over the iterations just
 before (then it predicts). Ratios are formed to DAPPLE; what slows all methods drops out of them.
 The ranks share one core, because two virtual cores may be one real one, and then an operation's time
-would depend on what the other ranks do just then. Where the machine itself is noisy, compare the errors
-with ``virtual_spread_percent``, how far a method's own iterations lie apart.
+would depend on what the other ranks do just then. Their clocks are steady; ``--unsteady`` counts plain
+processor time. Compare the errors with ``virtual_spread_percent``, how far a method's own iterations lie
+apart, and ``pace_spread_percent``, how far the machine's speed wandered meanwhile.
 """
 
 from __future__ import annotations
@@ -107,9 +108,10 @@ def rows_of(micro_batches: int, results: dict[str, RunResult], window: int) -> l
                 "window": window,
                 "own_durations_error_percent": float(f"{100 * own:.2g}"),
                 "virtual_ms": round(1e3 * run[name], 3),
-                "virtual_spread_percent": round(
-                    100 * statistics.stdev(result.seconds[i] for i in later) / run[name], 2
-                ),
+                "virtual_spread_percent": round(100 * _spread([result.seconds[i] for i in later]), 2),
+                "pace_spread_percent": round(100 * _spread([result.paces[i] for i in later]), 2)
+                if result.paces
+                else "",
                 "simulated_ms": round(1e3 * told[name], 3),
                 "error_percent": round(100 * (told[name] / run[name] - 1), 2),
                 f"virtual_speedup_over_{BASE}": round(ratio, 4),
@@ -120,11 +122,16 @@ def rows_of(micro_batches: int, results: dict[str, RunResult], window: int) -> l
     return rows
 
 
+def _spread(values: list[float]) -> float:
+    return statistics.stdev(values) / statistics.fmean(values)
+
+
 def main() -> int:
     """Run, print and write the table; fails if a run's own durations do not give its time."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--iterations", type=int, default=18, help="per method, two of them to warm up")
     parser.add_argument("--window", type=int, default=3, help="iterations that give the means")
+    parser.add_argument("--unsteady", action="store_true", help="processor time as it is")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -134,7 +141,15 @@ def main() -> int:
         for micro_batches in (8, 16):
             jobs = [job_of(name, micro_batches, given.iterations) for name in METHODS]
             links = [links_of(job) for job in jobs]
-            found = run_block(jobs, clock="virtual", links=links, data=data, pool=pool, watchdog=120.0)
+            found = run_block(
+                jobs,
+                clock="virtual",
+                links=links,
+                data=data,
+                steady=not given.unsteady,
+                pool=pool,
+                watchdog=120.0,
+            )
             for name, result in zip(METHODS, found, strict=True):
                 if result.cause is not None:
                     print(f"{name} N={micro_batches}: {result.cause.message}", file=sys.stderr)

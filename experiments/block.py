@@ -57,7 +57,8 @@ def group(experiment: str, cells: Iterable[Cell], settings: RunSettings) -> list
         job, spec = cell.job, cell.job.schedule
         shape = (cell.backend, cell.cluster.name, job.model, job.precision, job.seed, job.iterations)
         point = (spec.depth, job.width, spec.micro_batches, job.micro_batch_size, cell.data, cell.links)
-        blocks.setdefault((*shape, *point), {}).setdefault(cell.id, cell)
+        options = tuple(sorted(cell.backend_options.items()))
+        blocks.setdefault((*shape, *point, options), {}).setdefault(cell.id, cell)
     return [
         Block(experiment=experiment, cells=tuple(members.values()), settings=settings)
         for members in blocks.values()

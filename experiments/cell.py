@@ -17,6 +17,8 @@ from bitpipe.simulate.unit_calibration import UnitCalibration
 
 SCHEMA = 1
 BACKENDS = ("simulate", "virtual", "cuda", "cpu", "emulate")  # in the order in which help names them
+IDENTITY_OPTIONS = ("global_batch", "schedule")
+"""Options that no backend reads: a batch that could not be kept, the text of a user's own schedule."""
 ORIGINS = {
     "simulate": Origin.SIMULATED,
     "virtual": Origin.VIRTUAL,
@@ -73,6 +75,11 @@ class Cell:
         """Twelve hex digits of the identity's hash."""
         text = json.dumps(self.identity(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def backend_options(self) -> dict[str, Any]:
+        """How its backend is to run it: options without what only tells this point from others."""
+        return {key: value for key, value in self.options.items() if key not in IDENTITY_OPTIONS}
 
     @property
     def origin(self) -> Origin:

@@ -147,6 +147,7 @@ def _run(block: Block, begun: _Begun, pool: Pool) -> None:
             data=data,
             out=[begun.folder(cell) for cell in left],
             nominal=[_nominal(cell) for cell in left] if clock == "deadline" else None,
+            steady=_steady(cells[0]),
             target=target,
             pool=pool,
             watchdog=max(block.settings.watchdog_s, _COMPILING if target.compile != "none" else 0.0),
@@ -186,12 +187,17 @@ def _forward_seconds(cell: Cell, pool: Pool, data: Any) -> float:
     few = replace(spec, micro_batches=min(spec.micro_batches, spec.depth), cap=None, early_forward=False)
     job = replace(cell.job, schedule=few, iterations=2, measured=1)
     links = [links_of(cell, None)]
-    (result,) = run_jobs([job], clock="virtual", links=links, data=data, pool=pool)
+    (result,) = run_jobs([job], clock="virtual", links=links, data=data, steady=_steady(cell), pool=pool)
     if result.status != "ok":
         assert result.cause is not None
         message = f"measuring a chunk's forward: {result.cause.message}"
         raise RankFailure(result.status, replace(result.cause, message=message), 0)
     return fmean(s for (_, action), s in result.durations().items() if action.kind is Kind.F)
+
+
+def _steady(cell: Cell) -> bool:
+    """Whether virtual time is freed from what other programs do to this machine's speed."""
+    return bool(cell.options.get("steady", True))
 
 
 def _nominal(cell: Cell) -> Nominal:
@@ -256,6 +262,8 @@ def _metrics(result: RunResult) -> dict[str, Any]:
     }
     if result.reports[0].skipped:
         metrics["skipped_steps"] = result.reports[0].skipped
+    if result.paces:
+        metrics["paces"] = list(result.paces)
     if result.norms:
         metrics["gradient_norms"] = list(result.norms)
     if result.origin != "emulated":  # which computes nothing

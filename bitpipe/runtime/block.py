@@ -32,6 +32,7 @@ def run_block(
     nominal: Sequence[Nominal] | None = None,
     programs: Sequence[Program] | None = None,
     passes: int = 1,
+    steady: bool = True,
     target: Target | None = None,
     pool: Pool | None = None,
     watchdog: float = 60.0,
@@ -52,6 +53,8 @@ def run_block(
         nominal: per job, durations under the deadline clock.
         programs: per job, a program to run instead of the generated one.
         passes: program runs per optimizer step (gradient accumulation).
+        steady: virtual clock: count operations at the usual pace of their core, whatever it is just then
+            (:mod:`bitpipe.runtime.yardstick`); else as processor time has them.
         target: what the ranks compute on; a CPU each unless said otherwise.
         pool: ranks to use; they stay up. Without it they are started and stopped here.
         watchdog: seconds without progress before a job counts as hung.
@@ -71,6 +74,7 @@ def run_block(
         nominal=nominal,
         programs=programs,
         passes=passes,
+        steady=steady,
         target=target,
     )
     own = pool or Pool(jobs[0].ranks)
@@ -103,6 +107,7 @@ def prepare(
     nominal: Sequence[Nominal] | None = None,
     programs: Sequence[Program] | None = None,
     passes: int = 1,
+    steady: bool = True,
     target: Target | None = None,
 ) -> list[Run]:
     """Generate, lower and check every job's program; see :func:`run_block`."""
@@ -136,6 +141,7 @@ def prepare(
                 nominal=None if nominal is None else nominal[number],
                 out=None if out is None else out[number],
                 passes=passes,
+                steady=steady,
                 target=target or Target(),
             )
         )

@@ -1,8 +1,9 @@
 """Three ways to tell the time of a rank, one interface.
 
 * :class:`WallClock`: real time. Seconds mean what they say only if every rank has a core.
-* :class:`VirtualClock`: an operation lasts what the rank's own thread spent on it; a message
-  carries its arrival time by the rules of :mod:`bitpipe.cluster.links`.
+* :class:`VirtualClock`: an operation lasts what the rank's own thread spent on it, on a steady
+  clock at the usual pace of its core; a message carries its arrival time by the rules of
+  :mod:`bitpipe.cluster.links`.
 * :class:`DeadlineClock`: nothing is computed; an operation lasts its nominal time, and the rank
   sleeps until the absolute time at which it would end, so delays do not add up.
 
@@ -83,12 +84,21 @@ class WallClock:
 
 
 class VirtualClock:
-    """The time that this rank would show if it had a core and the modelled links to itself."""
+    """The time that this rank would show if it had a core and the modelled links to itself.
+
+    Attributes:
+        paces: speed of the core before every operation of this iteration, 1 is usual; empty
+            unless the clock is steady.
+    """
 
     stamped = True
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Links, pace: Callable[[], float] | None = None) -> None:
+        """``pace`` makes the clock steady: it tells the core's present speed
+        (:meth:`bitpipe.runtime.yardstick.Yardstick.pace`)."""
         self._links = links
+        self._pace = pace
+        self.paces: list[float] = []
         self.now = 0.0
         self._port: dict[LinkClass, float] = {}
         self.issues: list[Issue] = []
@@ -96,16 +106,20 @@ class VirtualClock:
     def restart(self, origin: float = 0.0) -> None:
         """Begin an iteration at 0."""
         self.now = 0.0
+        self.paces = []
         self._port = dict.fromkeys(LinkClass, 0.0)
         self.issues = []
 
     def begin(self) -> float:
+        if self._pace is not None:
+            self.paces.append(self._pace())
         return time.thread_time()
 
     def end(self, begun: float) -> tuple[float, float]:
         """(start, end) of the operation that :meth:`begin` began."""
         start = self.now
-        self.now = start + (time.thread_time() - begun)
+        spent = time.thread_time() - begun
+        self.now = start + (spent * self.paces[-1] if self.paces else spent)
         return start, self.now
 
     def receive(self, stamp: float) -> None:

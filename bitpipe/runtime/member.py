@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any, TextIO
 
 import numpy as np
@@ -50,6 +51,7 @@ class Member:
         self.norms: list[float] = []
         self.lag: list[float] = []
         self.late: list[float] = []
+        self.paces: list[float] = []
         self._spans: list[list[tuple[float, float]]] = []
         self._peak: Peak | None = None
         self._log: TextIO | None = None
@@ -91,8 +93,9 @@ class Member:
     def _clock(self) -> Clock:
         if self.run.clock == "wall":
             return WallClock() if self.run.target.transport == "gloo" else EventClock(self.device)
-        kind = DeadlineClock if self.run.clock == "deadline" else VirtualClock
-        return kind(self.run.links)
+        if self.run.clock == "deadline":
+            return DeadlineClock(self.run.links)
+        return VirtualClock(self.run.links, self.world.yardstick.pace if self.run.steady else None)
 
     def _interpreter(self) -> Interpreter:
         run, plan, world = self.run, self.plan, self.world
@@ -157,13 +160,15 @@ class Member:
         board[2] = WAITING
         self._agree(loss)
         scale = None if self.gradients is None else self.gradients.scale
-        scaling = {} if scale is None else {"loss_scale": scale.value, "skipped": scale.skipped}
+        extra = {} if scale is None else {"loss_scale": scale.value, "skipped": scale.skipped}
+        if self.paces:
+            extra["pace"] = self.paces[-1]
         self.log(
             "iteration",
             iteration=self.iteration,
             seconds=self.seconds[-1],
             loss=self.losses[-1],
-            **scaling,
+            **extra,
         )
         self.iteration += 1
         if self.iteration % run.check_every == 0 or self.iteration == run.job.iterations:
@@ -235,6 +240,8 @@ class Member:
             for (at, group), issue in zip(plan.issues.items(), clock.issues, strict=True):
                 spans[at] = issue.issued, reduced[group][1]
             spans[-1] = starts[plan.rank], ends[plan.rank]
+            if clock.paces:
+                self.paces.append(fmean(clock.paces))
         if isinstance(clock, DeadlineClock):
             # A rank that was late at the end of its row ends its all-reduces and its step as late.
             end = ends[plan.rank] + clock.finished - clock.now
@@ -301,6 +308,7 @@ class Member:
             norms=tuple(self.norms),
             lag=tuple(self.lag),
             late=tuple(self.late),
+            paces=tuple(self.paces),
             bytes=held,
             sync_bytes=self._sizes,
             host=self.world.host,

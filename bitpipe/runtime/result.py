@@ -56,6 +56,7 @@ class RankReport:
             clipping.
         lag: deadline clock: largest delay of an operation behind its nominal end, per iteration.
         late: deadline clock: how far behind its nominal end the iteration ended.
+        paces: steady virtual clock: mean speed of the rank's core in every iteration, 1 is usual.
         bytes: parameters, gradients, optimizer state, receive buffers and peak activations.
         sync_bytes: of every all-reduce that this rank takes part in.
         host: name of the machine.
@@ -70,6 +71,7 @@ class RankReport:
     norms: tuple[float, ...]
     lag: tuple[float, ...]
     late: tuple[float, ...]
+    paces: tuple[float, ...] = ()
     bytes: Mapping[str, int]
     sync_bytes: Mapping[Group, int]
     host: str
@@ -118,6 +120,12 @@ class RunResult:
     def norms(self) -> tuple[float, ...]:
         """Gradient norm before clipping, per iteration; empty unless the job clips."""
         return self.reports[0].norms if self.reports else ()
+
+    @property
+    def paces(self) -> tuple[float, ...]:
+        """Steady virtual clock: speed of the ranks' cores in every iteration, 1 is usual; else empty."""
+        rows = [report.paces for report in self.reports]
+        return tuple(sum(paces) / len(paces) for paces in zip(*rows, strict=True))
 
     @property
     def lag(self) -> float:

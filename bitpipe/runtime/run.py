@@ -67,6 +67,7 @@ class Run:
         passes: program runs per optimizer step (gradient accumulation).
         check_every: iterations between comparisons of the replicas' weights.
         meter: measure peak activations in the first iteration.
+        steady: under the virtual clock, count operations at the usual pace of their core.
         target: what the ranks compute on.
     """
 
@@ -80,6 +81,7 @@ class Run:
     passes: int = 1
     check_every: int = 10
     meter: bool = True
+    steady: bool = True
     target: Target = field(default_factory=Target)
 
     def __post_init__(self) -> None:

@@ -1,16 +1,19 @@
-"""What a cell for GPUs asks of its ranks."""
+"""What a cell's backend is asked for: on GPUs its ranks' target, and options of the others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig
 
 from bitpipe.errors import InputError
 from bitpipe.runtime.target import Target
-from experiments.compose import cell_of, without_hydra
+from experiments.block import group
+from experiments.compose import cell_of, settings_of, without_hydra
 from experiments.targets import target_of
+from experiments.validate import validate
 
 Load = Callable[[list[str]], DictConfig]
 
@@ -46,6 +49,50 @@ def test_bad_options_are_one_line(load: Load, override: str, message: str) -> No
         found(load, "backend=cuda", override)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_schedule_of_ones_own_runs_on_gpus(load: Load, tmp_path: Path) -> None:
+    path = tmp_path / "own.txt"
+    path.write_text("F0@0 B0@0\n")
+    config = without_hydra(load([f"method.name=file:{path}", "method=own", "backend=cuda", "depth=1"]))
+    cell = cell_of(config)
+    assert set(cell.options) - set(cell.backend_options) == {"schedule"}
+    assert target_of(cell) == Target(device="cuda", transport="nccl")
+
+
+@pytest.mark.parametrize(
+    ("backend", "override", "message"),
+    [
+        (
+            "virtual",
+            "+backend.options.stedy=false",
+            "backend.options=stedy: allowed are steady (did you mean",
+        ),
+        ("virtual", "backend.options.steady=2", "backend.options.steady=2: true or false"),
+        ("simulate", "+backend.options.steady=true", "backend.options=steady: backend=simulate has none"),
+    ],
+)
+def test_options_that_a_backend_does_not_have_are_refused(
+    load: Load, backend: str, override: str, message: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        validate(cell_of(without_hydra(load(["method=bitpipe", f"backend={backend}", override]))))
+    assert message in str(refused.value)
+
+
+def test_cells_whose_backend_is_asked_for_something_else_do_not_share_ranks(load: Load) -> None:
+    cells = [
+        cell_of(
+            without_hydra(load([f"method={method}", "backend=virtual", f"backend.options.steady={steady}"]))
+        )
+        for method in ("bitpipe", "dapple")
+        for steady in ("true", "false")
+    ]
+    config = without_hydra(load(["method=bitpipe", "backend=virtual"]))
+    blocks = group("none", cells, settings_of(config))
+    assert [[cell.job.schedule.method for cell in block.cells] for block in blocks] == [
+        ["bitpipe", "dapple"]
+    ] * 2
 
 
 def test_a_split_backward_cannot_be_compiled(load: Load) -> None:
