@@ -168,7 +168,7 @@ def _job(config: Mapping[str, Any]) -> tuple[Job, dict[str, Any]]:
         micro_batch_size=names["micro_batch_size"],
         sync=method["sync"],
         layout=method["layout"],
-        model=_model(config["model"]),
+        model=ModelConfig.from_mapping(config["model"]),
         precision=config["precision"],
         learning_rate=config["learning_rate"],
         clip_norm=config["clip_norm"],
@@ -218,13 +218,3 @@ def _micro_batches(config: Mapping[str, Any], names: dict[str, int]) -> tuple[in
     exact = evaluate("micro_batches", f"{total}/{samples}", {})
     count = max(1, int(exact))
     return count, {} if count == exact else {"global_batch": total}
-
-
-def _model(values: Mapping[str, Any]) -> ModelConfig:
-    known = [f.name for f in fields(ModelConfig)]
-    for key in values:
-        choose("model", key, known)
-    missing = [f for f in known[:7] if values.get(f) is None]
-    if missing:
-        raise InputError(f"model.{missing[0]}", "missing", "every model file must give it")
-    return ModelConfig(**values)

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from math import inf
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -23,13 +22,13 @@ from bitpipe.cluster import Link, Links
 from bitpipe.models import ModelConfig, arithmetic
 from bitpipe.schedule import placement_of
 from bitpipe.simulate.calibration import Calibration
+from bitpipe.simulate.conf import model
 from bitpipe.simulate.cost import CostModel
 from bitpipe.simulate.unit_calibration import UnitCalibration
 from experiments.cell import Cell
 
 REFERENCE = {"bert": "bert_64", "gpt": "gpt_96"}
 ITEM_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
-_MODELS = Path(__file__).resolve().parent.parent / "conf" / "model"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,9 +116,7 @@ def modelled(cell: Cell) -> CostModel:
 @cache
 def reference_of(family: str) -> ModelConfig:
     """The paper's model of a family."""
-    import yaml
-
-    return ModelConfig(**yaml.safe_load((_MODELS / f"{REFERENCE[family]}.yaml").read_text()))
+    return model(REFERENCE[family])
 
 
 def message_bytes(cell: Cell) -> float:

@@ -97,12 +97,17 @@ def validate_settings(settings: RunSettings, backend: str, machine: Machine | No
     """Check what is common to a sweep.
 
     Raises:
-        InputError: GPUs are asked for where none is visible, or the data path is missing.
+        InputError: GPUs are asked for where none is visible, the folder for temporary files is named too
+            long for ranks here, or the data path is missing.
     """
     if backend == "cuda" and settings.launcher == "local" and not (machine or Machine.here()).gpus:
         raise InputError(
             "backend", backend, "no GPU is visible here", "backend=virtual runs real ranks on this CPU"
         )
+    if backend != "simulate" and settings.launcher == "local":
+        from bitpipe.runtime.pool import check_temporary_folder
+
+        check_temporary_folder()
     if not 0 <= settings.max_lag < inf:
         raise InputError(
             "max_lag", settings.max_lag, "a share of an iteration, from 0", "the default is 0.02"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
 
 from bitpipe.errors import InputError, choose
 
@@ -33,6 +35,20 @@ class ModelConfig:
     dropout: float = 0.1
     tied_embeddings: bool = True
     next_sentence: bool = False
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> ModelConfig:
+        """Build a model from what a YAML file holds.
+
+        Raises:
+            InputError: a key is unknown or missing, or a value out of range.
+        """
+        for key in data:
+            choose("model", str(key), (f.name for f in fields(cls)))
+        for needed in fields(cls):
+            if needed.default is MISSING and data.get(needed.name) is None:
+                raise InputError(f"model.{needed.name}", "missing", "every model file must give it")
+        return cls(**data)
 
     def __post_init__(self) -> None:
         choose("model.family", self.family, FAMILIES)

@@ -6,8 +6,10 @@ import contextlib
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.resource_tracker
+import os
 import signal
 import sys
+import tempfile
 import time
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +18,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from bitpipe.errors import InputError
 from bitpipe.runtime.failure import Death, RankFailure, Report, first_cause
 from bitpipe.runtime.result import Cause
 
@@ -23,6 +26,8 @@ _POLL = 0.05  # seconds between looks at the board
 _GRACE = 0.25  # seconds for the others' reports once one rank has failed
 _BOARD = 3  # numbers per rank: job, iteration, mark
 _IDLE = -2
+# Of the 108 bytes of a socket's name, after "/pymp-xxxxxxxx/listener-xxxxxxxx" and the final zero.
+_LONGEST_FOLDER = 108 - 32 - 1
 
 Describe = Callable[[int, int, int, int], str]
 """(rank, job, iteration, mark) → what that rank was doing."""
@@ -30,6 +35,17 @@ Describe = Callable[[int, int, int, int], str]
 
 def _plain(rank: int, job: int, iteration: int, mark: int) -> str:
     return f"rank {rank}"
+
+
+def check_temporary_folder() -> None:
+    """Ranks are started through a socket below the folder for temporary files.
+
+    Raises:
+        InputError: that folder's name is too long for a socket's.
+    """
+    folder = tempfile.gettempdir()
+    if len(os.fsencode(folder)) > _LONGEST_FOLDER:
+        raise InputError("TMPDIR", folder, f"at most {_LONGEST_FOLDER} bytes: sockets lie below it")
 
 
 class Pool:
@@ -63,10 +79,12 @@ class Pool:
         """Start the ranks, unless they are up.
 
         Raises:
+            InputError: see :func:`check_temporary_folder`.
             RankFailure: they do not come up.
         """
         if self._processes:
             return
+        check_temporary_folder()
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["bitpipe.runtime.rank_process"])
         self._board = context.RawArray("q", _BOARD * self.ranks)

@@ -71,5 +71,6 @@ def calibration(name: str) -> Calibration:
 
 
 def model(name: str) -> ModelConfig:
-    """A model by name."""
-    return ModelConfig(**read("model", name.replace("-", "_")))
+    """A model by name (``-`` for ``_`` too, as papers write them) or path."""
+    file = name if name.endswith(".yaml") else name.replace("-", "_")
+    return ModelConfig.from_mapping(read("model", file))

@@ -7,6 +7,7 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -190,4 +191,16 @@ def test_bad_input_is_one_line_and_starts_nothing(change: dict[str, object], wor
         run_block(jobs, clock="wall", links=[links_of(job) for job in jobs], data=RandomData(), pool=pool)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+    assert pool.generation == 0
+
+
+def test_a_folder_too_long_for_sockets_is_named_before_ranks_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / ("x" * 80)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    pool = Pool(2)
+    with pytest.raises(InputError, match=r"TMPDIR=.*: at most 75 bytes"):
+        pool.start()
     assert pool.generation == 0

@@ -49,3 +49,14 @@ def test_what_is_no_text_file_is_refused(tmp_path: Path) -> None:
     for name in (tmp_path / "bytes.yaml", tmp_path / "folder.yaml", f"{'x' * 5000}.yaml"):
         with pytest.raises(InputError, match=r"cannot be read|expected a regular file"):
             conf.read("cluster", str(name))
+
+
+def test_a_model_file_says_which_key_is_wrong(tmp_path: Path) -> None:
+    text = (conf.CONF / "model" / "bert_tiny.yaml").read_text()
+    path = tmp_path / "mine.yaml"
+    path.write_text(text.replace("hidden:", "hiden:"))
+    with pytest.raises(InputError, match=r"model=hiden: allowed are .* \(did you mean hidden\?\)"):
+        conf.model(str(path))
+    path.write_text("\n".join(line for line in text.splitlines() if not line.startswith("layers:")))
+    with pytest.raises(InputError, match=r"model\.layers=missing: every model file must give it"):
+        conf.model(str(path))
