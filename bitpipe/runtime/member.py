@@ -119,7 +119,8 @@ class Member:
         self.mailbox = transport.mailbox
         if isinstance(self.clock, DeadlineClock):
             assert run.nominal is not None
-            return Emulator(plan, run.nominal, self.clock, **settings)
+            layers = dict(enumerate(partition(model.layers, plan.stages)))
+            return Emulator(plan, run.nominal, self.clock, layers, **settings)
         self.chunks = build_chunks(plan, run.job, dtype, self.device.place)
         if run.target.compile != "none":
             compile_layers(self.chunks.values(), run.target.compile)
@@ -302,6 +303,8 @@ class Member:
             lag=tuple(self.lag),
             late=tuple(self.late),
             bytes=held,
+            activation_layers=self.interpreter.stash.peak,
+            weight_layers=self.interpreter.weight_layers,
             sync_bytes=self._sizes,
             host=self.world.host,
             device=self.device.name,
