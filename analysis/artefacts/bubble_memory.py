@@ -130,14 +130,14 @@ def layout(frame: pd.DataFrame) -> Grid:
         lines = tuple(_line(group, runs, reasons) for _, group in points)
         title = f"{ROWS[str(variant)].title}: bubble {ROWS[str(variant)].bubble_text} as printed"
         blocks.append(Block(title=title, rows=lines))
-    columns = ("paper", "exact", "paper = exact", *runs)
+    columns = ("paper", "exact", *runs)
     header = ("D", "N", *(f"{of}, {by}" for of in ("bubble %", "peak Ma", "Mθ") for by in columns), "why not")
     notes = (
         "Peak Ma: least and most activations over devices, in those of one micro-batch on 1/D of the model; "
         "Mθ: weights on a device, in those of 1/D of the model.",
-        "Exact: the generated schedule at a stage's forward 1, backward 2, transfers free (simulated). "
-        "Paper = exact: whether the printed formula gives it; holds: the value lies below a printed bound.",
-        "Behind a run's value: whether it agrees with the exact one, a bubble within "
+        "Exact: the generated schedule at a stage's forward 1, backward 2, transfers free (simulated); in "
+        "brackets whether the printed formula gives that, or holds as a bound.",
+        "Runs: in brackets whether they agree with the exact value, a bubble within "
         f"{100 * RUN_TOLERANCE:g} percentage point, Ma and Mθ exactly. Ranks count their Ma while they run, "
         "from what forwards leave until backwards take it; their Mθ are the layers that they have. An "
         "emulated rank has no tensors: it keeps names in their place, and its layers are those of the "
@@ -160,9 +160,14 @@ def _line(group: pd.DataFrame, runs: list[str], reasons: list[str]) -> tuple[Ent
     def of_runs(show: Callable[..., str], *quantities: str) -> list[str]:
         shown = []
         for name in runs:
-            marks = [found.get((name, quantity), {}).get("agrees_with_exact") for quantity in quantities]
-            shown.append(show(*(value(name, quantity) for quantity in quantities)) + _mark(marks))
+            agree = [found.get((name, quantity), {}).get("agrees_with_exact") for quantity in quantities]
+            shown.append(show(*(value(name, quantity) for quantity in quantities)) + _mark(_all(agree)))
         return shown
+
+    def of_schedule(show: Callable[..., str], *quantities: str) -> str:
+        agree = [exact.get(quantity, {}).get("agrees_with_paper") for quantity in quantities]
+        word = _peak_agrees(exact, agree) if quantities == _PEAKS else _all(agree)
+        return show(*(value(_EXACT, quantity) for quantity in quantities)) + _mark(word)
 
     marks = []
     for quantity in ("bubble_ratio", *_PEAKS):
@@ -175,16 +180,13 @@ def _line(group: pd.DataFrame, runs: list[str], reasons: list[str]) -> tuple[Ent
         [
             *point,
             _percent(printed["bubble_ratio"]),
-            _percent(value(_EXACT, "bubble_ratio")),
-            _yes(exact.get("bubble_ratio", {}).get("agrees_with_paper")),
+            of_schedule(_percent, "bubble_ratio"),
             *of_runs(_percent, "bubble_ratio"),
             _span(printed.get("activation_least"), printed["activation_most"]),
-            _span(*(value(_EXACT, quantity) for quantity in _PEAKS)),
-            _peak_agrees(exact, [exact.get(quantity, {}).get("agrees_with_paper") for quantity in _PEAKS]),
+            of_schedule(_span, *_PEAKS),
             *of_runs(_span, *_PEAKS),
             _copies(printed["weights"]),
-            _copies(value(_EXACT, "weights")),
-            _yes(exact.get("weights", {}).get("agrees_with_paper")),
+            of_schedule(_copies, "weights"),
             *of_runs(_copies, "weights"),
             " ".join(f"[{mark}]" for mark in dict.fromkeys(marks)),
         ]
@@ -198,7 +200,9 @@ def _percent(value: float | None) -> str:
 def _span(least: float | None, most: float | None) -> str:
     if most is None:
         return _MISSING
-    return f"≤ {most:g}" if least is None else f"{least:g} – {most:g}"
+    if least is None:
+        return f"≤ {most:g}"
+    return f"{most:g}" if least == most else f"{least:g} – {most:g}"
 
 
 def _copies(value: float | None) -> str:
@@ -210,15 +214,19 @@ def _peak_agrees(exact: dict[str, Any], activation: list[Any]) -> str:
     most = exact.get("activation_most", {})
     bound = most.get("paper_value")
     if "activation_least" in exact and pd.isna(exact["activation_least"]["paper_value"]) and pd.notna(bound):
-        return "holds" if most["value"] < bound - 1e-9 else _yes(most["value"] <= bound + 1e-9)
-    return _yes(False if False in activation else True if True in activation else None)
+        return "holds" if most["value"] < bound - EXACT else _yes(most["value"] <= bound + EXACT)
+    return _all(activation)
 
 
-def _mark(agree: list[Any]) -> str:
-    if any(agrees is None or pd.isna(agrees) for agrees in agree):
-        return ""
-    return " (yes)" if all(agree) else " (no)"
+def _all(agree: list[Any]) -> str:
+    """Whether all that can agree do; empty if nothing can."""
+    known = [bool(agrees) for agrees in agree if agrees is not None and not pd.isna(agrees)]
+    return _yes(all(known)) if known else ""
 
 
-def _yes(agrees: Any) -> str:
-    return "–" if agrees is None or pd.isna(agrees) else "yes" if agrees else "no"
+def _mark(word: str) -> str:
+    return f" ({word})" if word else ""
+
+
+def _yes(agrees: bool) -> str:
+    return "yes" if agrees else "no"
