@@ -46,7 +46,8 @@ def tidy(rows: pd.DataFrame, devices: pd.DataFrame) -> pd.DataFrame:
     Quantities: ``bubble_ratio``, ``activation_least`` and ``activation_most`` (over devices, Ma),
     ``weights`` (copies of a stage's weights, Mθ). The origin ``simulated`` is the exact value of the
     generated schedule at unit costs; runs have ``virtual``, ``emulated`` or ``measured``, and
-    there agree with the exact value within ``TOLERANCE``, else exactly.
+    there agree with the exact value within ``TOLERANCE``, else exactly. ``why`` a value is not what
+    the paper prints is known of exact values, and of runs that agree with them.
     """
     found: list[dict[str, Any]] = []
     for _, row in rows.iterrows():
@@ -77,6 +78,10 @@ def tidy(rows: pd.DataFrame, devices: pd.DataFrame) -> pd.DataFrame:
     tolerance = frame["quantity"].map(lambda quantity: TOLERANCE.get(quantity, EXACT))
     near = (frame["value"] - frame["exact_value"].astype(float)).abs() <= tolerance
     frame["agrees_with_exact"] = near.where(run & frame["exact_value"].notna(), None)
+    # A run with the exact value differs from the paper for the reason that the exact one does.
+    reasons = frame[frame["origin"] == _EXACT].set_index(KEYS)["why"]
+    same = [reasons.get(key, "") for key in frame[KEYS].itertuples(index=False, name=None)]
+    frame["why"] = frame["why"].where(~(run & near), same)
     order = {name: place for place, name in enumerate(ROWS)}
     keys = [frame["variant"].map(order), frame["depth"], frame["micro_batches"]]
     by = pd.concat(keys, axis=1).assign(quantity=frame["quantity"].map(list(_UNIT).index), o=frame["origin"])

@@ -229,6 +229,10 @@ def test_what_a_run_held_stands_beside_the_exact_value(root: Path) -> None:
     for name in ("bubble %, emulated", "peak Ma, emulated", "Mθ, emulated"):
         assert all(text.endswith(" (yes)") for text in column(frame, name))
     assert "6.5 – 8 (yes)" in column(frame, "peak Ma, emulated")
+    keys = [*bubble_memory.KEYS, "why"]
+    assert runs[keys].to_records(index=False).tolist() == (
+        frame.loc[frame["origin"] == "simulated", keys].to_records(index=False).tolist()
+    ), "what explains the exact value explains a run's that equals it"
 
 
 @pytest.mark.parametrize(
