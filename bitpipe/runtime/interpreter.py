@@ -18,6 +18,7 @@ from bitpipe.runtime.clocks import Clock, DeadlineClock, Nominal
 from bitpipe.runtime.gradients import Gradients
 from bitpipe.runtime.mailbox import Mailbox, Sent
 from bitpipe.runtime.plan import COLLECTIVES, Message, Plan, message_of
+from bitpipe.runtime.stash import Stash
 from bitpipe.runtime.worker import Board
 from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.program import Instruction
@@ -36,12 +37,14 @@ class Interpreter(ABC):
     Attributes:
         spans: ``spans[position]`` is (start, end) of the last run of the row's action there, in
             seconds of the clock; None for RECV, WAIT and what only other clocks know.
+        stash: what forwards have left for backwards.
     """
 
     def __init__(
         self,
         plan: Plan,
         *,
+        layers: Mapping[int, int],
         releases: Mapping[int, list[int]],
         mailbox: Mailbox,
         clock: Clock,
@@ -51,6 +54,7 @@ class Interpreter(ABC):
     ) -> None:
         self.plan = plan
         self.clock = clock
+        self.stash = Stash(layers)
         self.spans: list[tuple[float, float] | None] = [None] * len(plan.actions)
         self._mailbox = mailbox
         self._links = links
@@ -102,6 +106,11 @@ class Interpreter(ABC):
             return self._wait, (slot, tag, message, self._releases.get(at, ())), mark
         return self._send, (at, message, rank, tag, self._links.between(plan.rank, rank)), mark
 
+    @property
+    @abstractmethod
+    def weight_layers(self) -> int:
+        """Layers whose weights this rank holds; a layer that serves both pipes counts once."""
+
     @abstractmethod
     def _work(self, at: int, action: Action) -> Callable[[Any], None]:
         """The method that performs a compute action, collective or STEP; takes (position, action)."""
@@ -141,15 +150,18 @@ class Trainer(Interpreter):
         self._chunks = chunks
         self._gradients = gradients
         self._batches: Mapping[int, MicroBatch] = {}
-        self._saved: dict[tuple[int, int, int], tuple[Tensor | None, GradientEdge]] = {}
-        self._deferred: dict[tuple[int, int, int], DeferredWeights] = {}
         self._issues = plan.issues
         self.losses: dict[int, Tensor] = {}
         scale = gradients.scale
         some = next(iter(chunks.values()))
         weight = next(some.parameters())
         self._one = torch.ones((), dtype=some.dtype, device=weight.device) if scale is None else scale.seed
-        super().__init__(plan, **settings)
+        layers = {stage: len(chunk.layers) for (_, stage), chunk in chunks.items()}
+        super().__init__(plan, layers=layers, **settings)
+
+    @property
+    def weight_layers(self) -> int:
+        return len({id(layer) for chunk in self._chunks.values() for layer in chunk.layers})
 
     def feed(self, batches: Mapping[int, MicroBatch]) -> None:
         """Set the micro-batches of the next run; their normaliser covers all passes."""
@@ -191,7 +203,7 @@ class Trainer(Interpreter):
         begun = self.clock.begin()
         y = chunk.forward(x, batch)
         self.spans[at] = self.clock.end(begun)
-        self._saved[micro_batch, stage, pipe] = x, get_gradient_edge(y)
+        self.stash.put((micro_batch, stage, pipe), (x, get_gradient_edge(y)))
         if chunk.is_last:
             self.losses[micro_batch] = y.detach()
         else:
@@ -199,7 +211,7 @@ class Trainer(Interpreter):
 
     def _backward(self, argument: tuple[int, Action]) -> None:
         at, (_, micro_batch, stage, pipe) = argument
-        x, edge = self._saved.pop((micro_batch, stage, pipe))
+        x, edge = self._saved(micro_batch, stage, pipe)
         gradient = self._gradient(micro_batch, stage, pipe)
         begun = self.clock.begin()
         backward(edge, gradient)
@@ -210,20 +222,25 @@ class Trainer(Interpreter):
     def _input(self, argument: tuple[int, Action]) -> None:
         at, (_, micro_batch, stage, pipe) = argument
         key = micro_batch, stage, pipe
-        x, edge = self._saved.pop(key)
+        x, edge = self._saved(*key)
         gradient = self._gradient(*key)
         begun = self.clock.begin()
-        self._deferred[key] = backward_input(edge, gradient, x)
+        deferred = backward_input(edge, gradient, x)
         self.spans[at] = self.clock.end(begun)
+        self.stash.put(key, deferred)
         if x is not None:
             self._pass_on(x, *key)
 
     def _weight(self, argument: tuple[int, Action]) -> None:
         at, (_, micro_batch, stage, pipe) = argument
-        deferred = self._deferred.pop((micro_batch, stage, pipe))
+        deferred: DeferredWeights = self.stash.take((micro_batch, stage, pipe))
         begun = self.clock.begin()
         deferred.run()
         self.spans[at] = self.clock.end(begun)
+
+    def _saved(self, micro_batch: int, stage: int, pipe: int) -> tuple[Tensor | None, GradientEdge]:
+        saved: tuple[Tensor | None, GradientEdge] = self.stash.take((micro_batch, stage, pipe))
+        return saved
 
     def _gradient(self, micro_batch: int, stage: int, pipe: int) -> Tensor:
         if stage == self.plan.stages - 1:
@@ -252,9 +269,16 @@ class Trainer(Interpreter):
 
 
 class Emulator(Interpreter):
-    """Sleeps instead of computing; messages consist of their header."""
+    """Sleeps instead of computing; messages consist of their header, and the stash of names."""
 
-    def __init__(self, plan: Plan, nominal: Nominal, clock: DeadlineClock, **settings: Any) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        nominal: Nominal,
+        clock: DeadlineClock,
+        layers: Mapping[int, int],
+        **settings: Any,
+    ) -> None:
         split = nominal.backward / 2
         self._seconds = {
             Kind.F: nominal.forward,
@@ -266,7 +290,14 @@ class Emulator(Interpreter):
         self._deadline = clock
         self._issues = plan.issues
         self._nothing = torch.empty(0, dtype=torch.float64)
-        super().__init__(plan, clock=clock, **settings)
+        self._layers = layers
+        self._stages: set[int] = set()
+        super().__init__(plan, clock=clock, layers=layers, **settings)
+
+    @property
+    def weight_layers(self) -> int:
+        """Of the stages whose forwards it was asked for: it has no weights."""
+        return sum(self._layers[stage] for stage in self._stages)
 
     def _work(self, at: int, action: Action) -> Callable[[Any], None]:
         if action.kind in COLLECTIVES:
@@ -277,6 +308,11 @@ class Emulator(Interpreter):
         at, (kind, micro_batch, stage, pipe) = argument
         self._held.pop((Kind.F if kind is Kind.F else Kind.B, micro_batch, stage, pipe), None)
         self.spans[at] = self._deadline.spend(self._seconds[kind])
+        if kind is Kind.F:
+            self.stash.put((micro_batch, stage, pipe))
+            self._stages.add(stage)
+        elif kind is not Kind.I:  # which leaves for W what W needs
+            self.stash.take((micro_batch, stage, pipe))
         if kind is Kind.F and stage < self.plan.stages - 1:
             self._held[Kind.F, micro_batch, stage + 1, pipe] = self._nothing
         elif kind in (Kind.B, Kind.I) and stage:

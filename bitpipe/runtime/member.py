@@ -122,7 +122,8 @@ class Member:
         self.mailbox = transport.mailbox
         if isinstance(self.clock, DeadlineClock):
             assert run.nominal is not None
-            return Emulator(plan, run.nominal, self.clock, **settings)
+            layers = dict(enumerate(partition(model.layers, plan.stages)))
+            return Emulator(plan, run.nominal, self.clock, layers, **settings)
         self.chunks = build_chunks(plan, run.job, dtype, self.device.place)
         if run.target.compile != "none":
             compile_layers(self.chunks.values(), run.target.compile)
@@ -310,6 +311,8 @@ class Member:
             late=tuple(self.late),
             paces=tuple(self.paces),
             bytes=held,
+            activation_layers=self.interpreter.stash.peak,
+            weight_layers=self.interpreter.weight_layers,
             sync_bytes=self._sizes,
             host=self.world.host,
             device=self.device.name,

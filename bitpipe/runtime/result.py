@@ -58,6 +58,9 @@ class RankReport:
         late: deadline clock: how far behind its nominal end the iteration ended.
         paces: steady virtual clock: mean speed of the rank's core in every iteration, 1 is usual.
         bytes: parameters, gradients, optimizer state, receive buffers and peak activations.
+        activation_layers: most layers × micro-batches whose activations it kept at once, counted
+            while it ran; under the deadline clock, of those it would have kept.
+        weight_layers: layers whose weights it holds; under the deadline clock, of the stages it ran.
         sync_bytes: of every all-reduce that this rank takes part in.
         host: name of the machine.
         device: name of the GPU, or ``cpu``.
@@ -73,6 +76,8 @@ class RankReport:
     late: tuple[float, ...]
     paces: tuple[float, ...] = ()
     bytes: Mapping[str, int]
+    activation_layers: int
+    weight_layers: int
     sync_bytes: Mapping[Group, int]
     host: str
     device: str = "cpu"
@@ -193,7 +198,9 @@ class RunResult:
 
     @property
     def vectors(self) -> dict[str, tuple[float, ...]]:
-        """One value per rank and name: bytes by kind, seconds busy in the last iteration."""
+        """One value per rank and name: bytes by kind, seconds busy in the last iteration, and as in
+        Table 3 the peak of activations, in those of one micro-batch on 1/D of the model (Ma), and
+        the weights, in those of 1/D of the model (Mθ)."""
         names = sorted({name for report in self.reports for name in report.bytes})
         values = {name: tuple(r.bytes.get(name, 0) for r in self.reports) for name in names}
         busy = []
@@ -201,7 +208,13 @@ class RunResult:
             compute = np.array([action.is_compute for action in self._actions(report.rank)])
             last = report.spans[-1][compute]
             busy.append(float((last[:, 1] - last[:, 0]).sum()))
-        return {**values, "busy_seconds": tuple(busy)}
+        share = self.job.model.layers / self.layout.depth
+        return {
+            **values,
+            "busy_seconds": tuple(busy),
+            "peak_activation_ma": tuple(report.activation_layers / share for report in self.reports),
+            "weights_m_theta": tuple(report.weight_layers / share for report in self.reports),
+        }
 
     def _actions(self, rank: int) -> tuple[Action, ...]:
         return Plan(program=self.program, layout=self.layout, rank=rank).actions

@@ -197,9 +197,72 @@ def test_a_run_has_its_own_column_and_is_compared_with_the_exact_value(root: Pat
     assert bubbles[bubbles["origin"] == "emulated"]["agrees_with_exact"].eq(True).all()
     assert bubbles[bubbles["origin"] == "virtual"]["agrees_with_exact"].eq(False).all()
     header = to_markdown(layout(frame)).splitlines()[0]
-    assert "| bubble %, emulated | bubble %, virtual |" in header
+    for quantity in ("bubble %", "peak Ma", "Mθ"):
+        assert f"| {quantity}, emulated | {quantity}, virtual |" in header
     missing = to_markdown(layout(table3(root)))
     assert "| missing |" in missing
+
+
+def with_runs(root: Path, **changed: float) -> pd.DataFrame:
+    """Table 3 with a run of every cell by emulated ranks that hold what their schedule says, but
+    ``changed``: what is added to a vector's entry of rank 1."""
+    results = Results(root)
+    rows, devices = results.experiment(TABLE3), results.loaded.devices
+    runs = rows.assign(origin="emulated", cell="run of " + rows["cell"])
+    held = devices.assign(cell="run of " + devices["cell"])
+    for name, more in changed.items():
+        held.loc[held["rank"] == 1, name] += more
+    return tidy(pd.concat([rows, runs], ignore_index=True), pd.concat([devices, held], ignore_index=True))
+
+
+def column(frame: pd.DataFrame, name: str) -> set[str]:
+    grid = layout(frame)
+    return {row[grid.header.index(name)].text for block in grid.blocks for row in block.rows}
+
+
+def test_what_a_run_held_stands_beside_the_exact_value(root: Path) -> None:
+    frame = with_runs(root)
+    runs = frame[frame["origin"] == "emulated"]
+    assert set(runs["quantity"]) == {"bubble_ratio", "activation_least", "activation_most", "weights"}
+    assert len(runs) == 4 * len(ROWS) * 3 * 3
+    assert runs["agrees_with_exact"].eq(True).all()
+    for name in ("bubble %, emulated", "peak Ma, emulated", "Mθ, emulated"):
+        assert all(text.endswith(" (yes)") for text in column(frame, name))
+    assert "6.5 – 8 (yes)" in column(frame, "peak Ma, emulated")
+    keys = [*bubble_memory.KEYS, "why"]
+    assert runs[keys].to_records(index=False).tolist() == (
+        frame.loc[frame["origin"] == "simulated", keys].to_records(index=False).tolist()
+    ), "what explains the exact value explains a run's that equals it"
+
+
+@pytest.mark.parametrize(
+    ("vector", "more", "quantity", "name"),
+    [
+        ("peak_activation_ma", 100.0, "activation_most", "peak Ma, emulated"),
+        ("peak_activation_ma", -100.0, "activation_least", "peak Ma, emulated"),
+        ("weights_m_theta", 0.5, "weights", "Mθ, emulated"),
+    ],
+)
+def test_a_run_that_holds_something_else_does_not_agree(
+    root: Path, vector: str, more: float, quantity: str, name: str
+) -> None:
+    """By whatever it is off: what is counted is exact, only a bubble has a tolerance."""
+    for difference in (more, more * 1e-4):
+        frame = with_runs(root, **{vector: difference})
+        runs = frame[(frame["origin"] == "emulated") & frame["depth"].eq(4) & frame["variant"].eq("gpipe")]
+        assert runs.loc[runs["quantity"] == quantity, "agrees_with_exact"].eq(False).all()
+        assert runs.loc[runs["quantity"] == "bubble_ratio", "agrees_with_exact"].eq(True).all()
+        assert any(text.endswith(" (no)") for text in column(frame, name))
+    assert all(text.endswith(" (yes)") for text in column(frame, "bubble %, emulated"))
+
+
+def test_a_run_that_did_not_count_what_it_held_is_missing_there(root: Path) -> None:
+    results = Results(root)
+    rows = results.experiment(TABLE3)
+    runs = rows.assign(origin="emulated", cell="run of " + rows["cell"])  # no rows for its devices
+    frame = tidy(pd.concat([rows, runs], ignore_index=True), results.loaded.devices)
+    assert column(frame, "peak Ma, emulated") == column(frame, "Mθ, emulated") == {"missing"}
+    assert all(text.endswith(" (yes)") for text in column(frame, "bubble %, emulated"))
 
 
 def test_table_2_follows_from_the_methods_and_differs_from_the_paper_in_one_place() -> None:

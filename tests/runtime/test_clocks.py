@@ -7,15 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from training import RandomData, job_of, links_of, model_of
+from training import RandomData, emulated, job_of, links_of, model_of
 
-from bitpipe.cluster import Link, LinkClass, Links
+from bitpipe.cluster import LinkClass
 from bitpipe.errors import InputError
-from bitpipe.job import Job
 from bitpipe.runtime.block import run_block
 from bitpipe.runtime.clocks import Issue, Nominal, VirtualClock, resolve
 from bitpipe.runtime.pool import Pool
-from bitpipe.runtime.result import RunResult
 from bitpipe.schedule import Costs, Kind, evaluate, generate
 from bitpipe.simulate import conf, predict
 from bitpipe.simulate.engine import simulate
@@ -120,28 +118,10 @@ def test_transfers_cost_what_the_links_say(pool_of: Callable[[int], Pool]) -> No
 NOMINAL = Nominal(forward=0.02, backward=0.04)
 
 
-def free_links(job: Job) -> Links:
-    free = Link(bandwidth=1e15, latency=0.0)
-    layout = links_of(job).layout
-    return Links(layout=layout, p2p_intra=free, p2p_inter=free, all_reduce_intra=free, all_reduce_inter=free)
-
-
-def emulated(job: Job, nominal: Nominal, pool_of: Callable[[int], Pool]) -> RunResult:
-    (result,) = run_block(
-        [job],
-        clock="deadline",
-        links=[free_links(job)],
-        data=None,
-        nominal=[nominal],
-        pool=pool_of(job.ranks),
-    )
-    return result
-
-
 @pytest.mark.parametrize("method", ["dapple", "bitpipe"])
 def test_emulation_keeps_to_the_exact_makespan(pool_of: Callable[[int], Pool], method: str) -> None:
     job = job_of(method, 4, 4, iterations=2, sync="none")
-    result = emulated(job, NOMINAL, pool_of)
+    (result,) = emulated([job], [NOMINAL], pool_of(job.ranks))
     exact = evaluate(generate(job.schedule), Costs()).makespan * NOMINAL.forward
     exact *= generate(job.schedule).chunks  # evaluate counts stages, NOMINAL is per chunk
     assert result.timeline().makespan == pytest.approx(exact)
@@ -153,7 +133,7 @@ def test_what_ranks_agree_on_after_an_iteration_is_no_part_of_its_time(
 ) -> None:
     """The last device of a 1F1B is done long before the first; waiting for it is not lag."""
     job = job_of("dapple", 4, 4, iterations=3, sync="none")
-    result = emulated(job, NOMINAL, pool_of)
+    (result,) = emulated([job], [NOMINAL], pool_of(job.ranks))
     drain = 3 * NOMINAL.backward  # from the last device's end to the first's
     assert min(result.reports[0].lag) < drain
     for late, seconds in zip(result.reports[0].late, result.seconds, strict=True):
@@ -172,7 +152,7 @@ def test_32_emulated_ranks_stay_within_2_percent(
     schedule = generate(job.schedule)
     chunk = 0.01 / schedule.chunks
     nominal = Nominal(forward=chunk, backward=2 * chunk)
-    result = emulated(job, nominal, pool_of)
+    (result,) = emulated([job], [nominal], pool_of(job.ranks))
     assert min(result.seconds) == pytest.approx(evaluate(schedule).makespan * 0.01, rel=0.02)
     assert result.lag > 0
 

@@ -18,7 +18,11 @@ from bitpipe.job import Job
 from bitpipe.models import ModelConfig, partition
 from bitpipe.models.micro_batch import IGNORE, MicroBatch
 from bitpipe.models.transformer import Chunk, build_chunk
+from bitpipe.runtime.block import run_block
+from bitpipe.runtime.clocks import Nominal
 from bitpipe.runtime.member import Member
+from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.result import RunResult
 from bitpipe.runtime.run import Run
 from bitpipe.runtime.worker import World
 from bitpipe.schedule import ScheduleSpec
@@ -105,6 +109,17 @@ def links_of(job: Job, *, devices_per_node: int = 8, bandwidth: float = 1e9, lat
     )
     near, far = Link(bandwidth=bandwidth, latency=latency), Link(bandwidth=bandwidth / 8, latency=5 * latency)
     return Links(layout=layout, p2p_intra=near, p2p_inter=far, all_reduce_intra=near, all_reduce_inter=far)
+
+
+def free_links(job: Job) -> Links:
+    free = Link(bandwidth=1e15, latency=0.0)
+    layout = links_of(job).layout
+    return Links(layout=layout, p2p_intra=free, p2p_inter=free, all_reduce_intra=free, all_reduce_inter=free)
+
+
+def emulated(jobs: Sequence[Job], nominal: Sequence[Nominal], pool: Pool) -> list[RunResult]:
+    links = [free_links(job) for job in jobs]
+    return run_block(jobs, clock="deadline", links=links, data=None, nominal=nominal, pool=pool)
 
 
 @dataclass(frozen=True, kw_only=True)
