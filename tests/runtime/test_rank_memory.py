@@ -81,5 +81,5 @@ def test_ranks_that_train_again_have_let_go_of_what_they_trained_before() -> Non
         once = pool.call(bytes_alive)
         for _ in range(3):
             run(pool, job)
-        # A message's thread may let go of its tensor a moment later; models that stay would add up to 3 x once.
+        # A thread of gloo may let go of a tensor a moment later; models that stay would add 3 x once.
         assert pool.call(bytes_alive) < 1.5 * once
