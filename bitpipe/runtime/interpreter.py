@@ -15,6 +15,7 @@ from bitpipe.models.micro_batch import MicroBatch
 from bitpipe.models.transformer import Chunk
 from bitpipe.runtime.backward import DeferredWeights, backward, backward_input
 from bitpipe.runtime.clocks import Clock, DeadlineClock, Nominal
+from bitpipe.runtime.fused_gradient import fuse
 from bitpipe.runtime.gradients import Gradients
 from bitpipe.runtime.mailbox import Mailbox, Sent
 from bitpipe.runtime.plan import COLLECTIVES, Message, Plan, message_of
@@ -147,6 +148,9 @@ class Trainer(Interpreter):
         gradients: Gradients,
         **settings: Any,
     ) -> None:
+        """``gradients``: of the same chunks; their layers add to them in place where they can."""
+        if all(action.kind is not Kind.I for action in plan.actions):
+            fuse(chunks.values())
         self._chunks = chunks
         self._gradients = gradients
         self._batches: Mapping[int, MicroBatch] = {}
