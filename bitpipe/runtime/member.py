@@ -33,6 +33,7 @@ from bitpipe.runtime.result import RankReport
 from bitpipe.runtime.run import Run, describe
 from bitpipe.runtime.transport import device_of, open_transport
 from bitpipe.runtime.worker import BUSY, IDLE, WAITING, World
+from bitpipe.runtime.yardstick import Yardstick
 
 _START_MARGIN = 0.02  # seconds that a deadline run gives its ranks to get ready
 _NOTHING = (float("nan"), float("nan"))
@@ -95,7 +96,7 @@ class Member:
             return WallClock() if self.run.target.transport == "gloo" else EventClock(self.device)
         if self.run.clock == "deadline":
             return DeadlineClock(self.run.links)
-        return VirtualClock(self.run.links, self.world.yardstick.pace if self.run.steady else None)
+        return VirtualClock(self.run.links, Yardstick().pace if self.run.steady else None)
 
     def _interpreter(self) -> Interpreter:
         run, plan, world = self.run, self.plan, self.world

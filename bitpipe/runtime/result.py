@@ -56,7 +56,8 @@ class RankReport:
             clipping.
         lag: deadline clock: largest delay of an operation behind its nominal end, per iteration.
         late: deadline clock: how far behind its nominal end the iteration ended.
-        paces: steady virtual clock: mean speed of the rank's core in every iteration, 1 is usual.
+        paces: steady virtual clock: mean speed of the rank's core in every iteration, 1 is the usual
+            one (:data:`bitpipe.runtime.yardstick.USUAL`).
         bytes: parameters, gradients, optimizer state, receive buffers and peak activations.
         activation_layers: most layers × micro-batches whose activations it kept at once, counted
             while it ran; under the deadline clock, of those it would have kept.

@@ -14,7 +14,6 @@ import torch
 import torch.distributed as dist
 
 from bitpipe.runtime.plan import Group
-from bitpipe.runtime.yardstick import Yardstick
 
 IDLE, BUSY, WAITING = -2, -4, -3
 """Marks on the board outside a program's row; odd numbers mean waiting for other ranks."""
@@ -56,13 +55,6 @@ class World:
         hosts = [""] * self.size
         dist.all_gather_object(hosts, self.host)
         return hosts[: self.rank].count(self.host)
-
-    @cached_property
-    def yardstick(self) -> Yardstick:
-        """How fast this rank's core is; all ranks ask together, and count in one unit."""
-        yardstick = Yardstick()
-        yardstick.agree()
-        return yardstick
 
     def groups(
         self, members: Mapping[Group, tuple[int, ...]], backend: str = "gloo"

@@ -11,8 +11,7 @@ from bitpipe.runtime import clocks
 from bitpipe.runtime.block import run_block
 from bitpipe.runtime.clocks import VirtualClock
 from bitpipe.runtime.pool import Pool
-from bitpipe.runtime.worker import World
-from bitpipe.runtime.yardstick import Yardstick
+from bitpipe.runtime.yardstick import USUAL, Yardstick
 
 LINKS = links_of(job_of("dapple", 4, 4, layout="sequential"), devices_per_node=2)
 
@@ -52,26 +51,11 @@ def test_equal_work_takes_equal_time_on_a_steady_clock(
 
 def test_the_pace_is_one_when_the_core_is_as_fast_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
     yardstick = Yardstick()
-    assert 0 < yardstick.usual < 1
-    monkeypatch.setattr(yardstick, "read", lambda: yardstick.usual)
+    assert 0 < yardstick.read() < 1
+    monkeypatch.setattr(yardstick, "read", lambda: USUAL)
     assert yardstick.pace() == 1.0
-    monkeypatch.setattr(yardstick, "read", lambda: 2 * yardstick.usual)
+    monkeypatch.setattr(yardstick, "read", lambda: 2 * USUAL)
     assert yardstick.pace() == 0.5
-
-
-def usual(world: World) -> list[float]:
-    import torch.distributed as dist
-
-    found = [0.0] * world.size
-    dist.all_gather_object(found, world.yardstick.usual)
-    return found
-
-
-def test_all_ranks_count_in_one_unit_as_long_as_they_live(pool_of: Callable[[int], Pool]) -> None:
-    pool = pool_of(4)
-    first = pool.call(usual)
-    assert len(set(first)) == 1
-    assert pool.call(usual) == first
 
 
 @pytest.mark.parametrize("steady", [True, False])
