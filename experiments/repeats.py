@@ -28,8 +28,8 @@ def together(repeats: Sequence[Mapping[str, Any]], *, measured: int, measurement
 
     Returns:
         The metrics of a single repeat as they are. Else those of the last one, with
-        ``iterations_seconds`` (and ``paces``) of all repeats in turn, means over repeats of :data:`MEANS`, spread over
-        all counted iterations, and of the throughput its extremes and t-interval over repeats.
+        ``iterations_seconds`` and ``paces`` of all repeats in turn, means over repeats of :data:`MEANS`,
+        spread over all counted iterations, and of the throughput its extremes and t-interval over repeats.
     """
     if len(repeats) == 1:
         return dict(repeats[0])
