@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+
+import pytest
+import torch
+
 from bitpipe.cluster import Cluster
-from slurm.preflight import Preflight, judge, thresholds
+from slurm.preflight import Preflight, Sizes, _matmul, judge, thresholds
 
 
 def ranks(*rates: float) -> list[dict[str, object]]:
@@ -36,3 +42,10 @@ def test_what_was_measured_is_a_cluster_file() -> None:
     cluster = Cluster.from_mapping(found.cluster("here", memory_bytes=8e10, memory_bandwidth=2e12))
     assert (cluster.nodes, cluster.devices_per_node, cluster.device.peak_flops) == (2, 2, 2e14)
     assert cluster.p2p_inter.bandwidth == 1e11
+
+
+def test_a_rank_that_waits_for_its_core_is_not_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ranks on one busy core differ by a lot on the wall's clock, and by little in processor time."""
+    seconds = itertools.count(1.0, 2.0)
+    monkeypatch.setattr(time, "perf_counter", lambda: 1e6 * next(seconds))
+    assert _matmul(torch.device("cpu"), Sizes(edge=64, bytes=64, repeats=3)) > 1e5
