@@ -254,7 +254,6 @@ def _timed(work: Any, device: Any, clock: Callable[[], float] | None = None) -> 
     import torch
 
     clock = clock or time.perf_counter
-
     if device.type == "cuda":
         torch.cuda.synchronize()
     begin = clock()

@@ -53,8 +53,8 @@ def run_block(
         nominal: per job, durations under the deadline clock.
         programs: per job, a program to run instead of the generated one.
         passes: program runs per optimizer step (gradient accumulation).
-        steady: virtual clock: count operations at the usual pace of their core, whatever it is just then
-            (:mod:`bitpipe.runtime.yardstick`); else as processor time has them.
+        steady: virtual clock: count operations in units of a fixed piece of work
+            (:mod:`bitpipe.runtime.yardstick`); else plain processor time.
         target: what the ranks compute on; a CPU each unless said otherwise.
         pool: ranks to use; they stay up. Without it they are started and stopped here.
         watchdog: seconds without progress before a job counts as hung.

@@ -2,7 +2,7 @@
 
 * :class:`WallClock`: real time. Seconds mean what they say only if every rank has a core.
 * :class:`VirtualClock`: an operation lasts what the rank's own thread spent on it, on a steady
-  clock at the usual pace of its core; a message carries its arrival time by the rules of
+  clock times the present pace of its core; a message carries its arrival time by the rules of
   :mod:`bitpipe.cluster.links`.
 * :class:`DeadlineClock`: nothing is computed; an operation lasts its nominal time, and the rank
   sleeps until the absolute time at which it would end, so delays do not add up.
@@ -87,8 +87,8 @@ class VirtualClock:
     """The time that this rank would show if it had a core and the modelled links to itself.
 
     Attributes:
-        paces: speed of the core before every operation of this iteration, 1 is usual; empty
-            unless the clock is steady.
+        paces: speed of the core before every operation of this iteration; empty unless the clock
+            is steady.
     """
 
     stamped = True

@@ -56,8 +56,8 @@ class RankReport:
             clipping.
         lag: deadline clock: largest delay of an operation behind its nominal end, per iteration.
         late: deadline clock: how far behind its nominal end the iteration ended.
-        paces: steady virtual clock: mean speed of the rank's core in every iteration, 1 is the usual
-            one (:data:`bitpipe.runtime.yardstick.USUAL`).
+        paces: steady virtual clock: mean pace of the rank's core in every iteration, as
+            :meth:`bitpipe.runtime.yardstick.Yardstick.pace` tells it; else empty.
         bytes: parameters, gradients, optimizer state, receive buffers and peak activations.
         activation_layers: most layers × micro-batches whose activations it kept at once, counted
             while it ran; under the deadline clock, of those it would have kept.
@@ -75,7 +75,7 @@ class RankReport:
     norms: tuple[float, ...]
     lag: tuple[float, ...]
     late: tuple[float, ...]
-    paces: tuple[float, ...] = ()
+    paces: tuple[float, ...]
     bytes: Mapping[str, int]
     activation_layers: int
     weight_layers: int
@@ -129,7 +129,7 @@ class RunResult:
 
     @property
     def paces(self) -> tuple[float, ...]:
-        """Steady virtual clock: speed of the ranks' cores in every iteration, 1 is usual; else empty."""
+        """Steady virtual clock: mean pace of the ranks' cores in every iteration; else empty."""
         rows = [report.paces for report in self.reports]
         return tuple(sum(paces) / len(paces) for paces in zip(*rows, strict=True))
 

@@ -67,7 +67,7 @@ class Run:
         passes: program runs per optimizer step (gradient accumulation).
         check_every: iterations between comparisons of the replicas' weights.
         meter: measure peak activations in the first iteration.
-        steady: under the virtual clock, count operations at the usual pace of their core.
+        steady: under the virtual clock, count operations in units of a fixed piece of work.
         target: what the ranks compute on.
     """
 

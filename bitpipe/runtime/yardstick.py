@@ -17,7 +17,7 @@ from bitpipe.models.layer import Layer
 _MODEL = ModelConfig(
     name="yardstick", family="bert", layers=1, heads=4, hidden=64, sequence=32, vocabulary=1, dropout=0.1
 )
-USUAL = 5e-4
+UNIT = 5e-4
 """Seconds that one pass counts as: a convention, near what a core of a shared server takes."""
 
 
@@ -30,8 +30,8 @@ class Yardstick:
         self.read()  # the first pass allocates
 
     def pace(self) -> float:
-        """This core's speed just now; 1 if a pass takes :data:`USUAL`."""
-        return USUAL / self.read()
+        """This core's speed just now; 1 if a pass takes :data:`UNIT`."""
+        return UNIT / self.read()
 
     @torch.no_grad()
     def read(self) -> float:

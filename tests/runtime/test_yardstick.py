@@ -11,7 +11,7 @@ from bitpipe.runtime import clocks
 from bitpipe.runtime.block import run_block
 from bitpipe.runtime.clocks import VirtualClock
 from bitpipe.runtime.pool import Pool
-from bitpipe.runtime.yardstick import USUAL, Yardstick
+from bitpipe.runtime.yardstick import UNIT, Yardstick
 
 LINKS = links_of(job_of("dapple", 4, 4, layout="sequential"), devices_per_node=2)
 
@@ -52,9 +52,9 @@ def test_equal_work_takes_equal_time_on_a_steady_clock(
 def test_the_pace_is_one_when_the_core_is_as_fast_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
     yardstick = Yardstick()
     assert 0 < yardstick.read() < 1
-    monkeypatch.setattr(yardstick, "read", lambda: USUAL)
+    monkeypatch.setattr(yardstick, "read", lambda: UNIT)
     assert yardstick.pace() == 1.0
-    monkeypatch.setattr(yardstick, "read", lambda: 2 * USUAL)
+    monkeypatch.setattr(yardstick, "read", lambda: 2 * UNIT)
     assert yardstick.pace() == 0.5
 
 
