@@ -19,15 +19,15 @@ def main(arguments: Sequence[str]) -> int:
     0; 1 a cell failed or could not be recorded; 2 bad input; 130 Ctrl-C; 143 SIGTERM.
     """
     if "-h" in arguments or "--help" in arguments:
-        from experiments.help import text
+        from experiments.composing.help import text
 
         print(text(ROOT / "conf"), end="")
         return 0
     try:
-        from experiments.command_line import one_line, prepare
-        from experiments.interrupt import signal_of
-        from experiments.outcome import SweepFailed
-        from experiments.store import NotWritten
+        from experiments.composing.command_line import one_line, prepare
+        from experiments.records.store import NotWritten
+        from experiments.running.interrupt import signal_of
+        from experiments.running.outcome import SweepFailed
     except ModuleNotFoundError as error:
         hint = "make install, then . .venv/bin/activate"
         print(f"{error.name}: not installed for {sys.executable} ({hint})", file=sys.stderr)
@@ -61,9 +61,9 @@ def _hydra(arguments: Sequence[str]) -> None:
     import hydra
     from omegaconf import DictConfig
 
-    from experiments import config
-    from experiments.interrupt import catch
-    from experiments.single import run_single
+    from experiments.composing import config
+    from experiments.running.interrupt import catch
+    from experiments.running.single import run_single
 
     config.register()
 
@@ -84,7 +84,7 @@ def _hydra(arguments: Sequence[str]) -> None:
 
 def _finish() -> int:
     """Print the experiment's table; the exit status says whether a cell failed."""
-    from experiments.outcome import ended
+    from experiments.running.outcome import ended
 
     failed = False
     for outcome in ended:

@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse what no command could use, before any reads or writes."""
-    from analysis.results import check_source
+    from analysis.load.results import check_source
 
     check_source(arguments.source)
     if not (math.isfinite(arguments.noise) and arguments.noise >= 0):
@@ -99,9 +99,9 @@ def _list(_: argparse.Namespace) -> int:
 
 
 def _one(arguments: argparse.Namespace) -> int:
-    from analysis import render
+    from analysis.drawing import render
+    from analysis.load.results import Results
     from analysis.registry import artefacts
-    from analysis.results import Results
     from bitpipe.errors import choose
 
     choose("what", arguments.what, [*artefacts(), *COMMANDS])
@@ -109,45 +109,45 @@ def _one(arguments: argparse.Namespace) -> int:
 
 
 def _all(arguments: argparse.Namespace) -> int:
-    from analysis import render
-    from analysis.results import Results
+    from analysis.drawing import render
+    from analysis.load.results import Results
 
     return render.every(Results(arguments.results, arguments.source))
 
 
 def _claims(arguments: argparse.Namespace) -> int:
-    from analysis import render
-    from analysis.results import Results
+    from analysis.drawing import render
+    from analysis.load.results import Results
 
     return render.claims(Results(arguments.results, arguments.source))
 
 
 def _report(arguments: argparse.Namespace) -> int:
+    from analysis.load.results import Results
     from analysis.report import write_report
-    from analysis.results import Results
 
     print(write_report(Results(arguments.results, arguments.source)))
     return 0
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from analysis import render
-    from analysis.compare import compare, select
+    from analysis.comparing.compare import compare, select
+    from analysis.drawing import render
 
     a, b = (select(text) for text in arguments.more)
     return render.comparison(compare(a, b, by=arguments.by, noise_percent=arguments.noise), arguments.results)
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from analysis.verify import verify
-    from analysis.verify_text import show
+    from analysis.comparing.verify import verify
+    from analysis.comparing.verify_text import show
 
     items = verify(arguments.results, arguments.reference, *arguments.more)
     return show(items, arguments.results, arguments.reference)
 
 
 def _reference(arguments: argparse.Namespace) -> int:
-    from analysis.reference import make
+    from analysis.comparing.reference import make
 
     print(f"{make(arguments.results, arguments.reference)} records in {arguments.reference}")
     return 0

@@ -14,9 +14,9 @@ from operator import mul
 from pathlib import Path
 from typing import Any
 
-from analysis.verify import SIMULATED, TOLERANCES, VIRTUAL_RATIO
+from analysis.comparing.verify import SIMULATED, TOLERANCES, VIRTUAL_RATIO
 from experiments.cell import Cell
-from experiments.choice import pinned_backend
+from experiments.composing.choice import pinned_backend
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "ARTIFACT.md"
@@ -107,8 +107,8 @@ def _cells(experiment: str) -> tuple[list[Cell], bool]:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from omegaconf import OmegaConf
 
-    from experiments.compose import cell_of
-    from experiments.composition import Composer
+    from experiments.composing.compose import cell_of
+    from experiments.composing.composition import Composer
     from hydra_plugins.bitpipe_local import expand
 
     load = _loader()
@@ -127,7 +127,7 @@ def _cells(experiment: str) -> tuple[list[Cell], bool]:
 def _loader() -> Any:
     from hydra import compose, initialize_config_dir
 
-    from experiments import config
+    from experiments.composing import config
 
     config.register()
 

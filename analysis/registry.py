@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 
 import analysis.artefacts
-from analysis.output import Rendered
-from analysis.results import Results
+from analysis.drawing.output import Rendered
+from analysis.load.results import Results
 from bitpipe.errors import choose
 
 Draw = Callable[[Results], Rendered]
@@ -23,7 +23,7 @@ class Artefact:
     Attributes:
         id: as on the command line, in ``conf/experiment`` and in file names.
         title: one line for lists and headings.
-        draw: makes it from results; raises :class:`analysis.results.NoResults` where it needs
+        draw: makes it from results; raises :class:`analysis.load.results.NoResults` where it needs
             records that are not there.
         rerun: the command that makes its records; empty where it needs none.
     """

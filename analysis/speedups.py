@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.labels import canonical_method
-from analysis.paper import printed
+from analysis.drawing.labels import canonical_method
+from analysis.load.paper import printed
 
 OURS = "bitpipe"
 

@@ -24,12 +24,12 @@ from bitpipe.cluster import Link, Links, RankLayout
 from bitpipe.models import ModelConfig, partition
 from bitpipe.models.micro_batch import MicroBatch
 from bitpipe.models.transformer import Chunk, build_chunk
-from bitpipe.runtime.clocks import WallClock
-from bitpipe.runtime.gradients import Gradients
+from bitpipe.runtime.clocks.clock import WallClock
 from bitpipe.runtime.interpreter import Trainer
-from bitpipe.runtime.mailbox import Mailbox
 from bitpipe.runtime.plan import Plan, release_points
-from bitpipe.runtime.worker import World, settle
+from bitpipe.runtime.processes.world import World, settle
+from bitpipe.runtime.training.gradients import Gradients
+from bitpipe.runtime.transport.mailbox import Mailbox
 from bitpipe.schedule import ScheduleSpec, check, generate, lower
 
 SCHEDULES: dict[str, tuple[Any, str, bool]] = {

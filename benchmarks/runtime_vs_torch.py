@@ -15,7 +15,7 @@ from pathlib import Path
 
 from peer import SCHEDULES, Case, Pairs, compare
 
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.processes.pool import Pool
 
 OUT = Path(__file__).resolve().parent.parent / "results" / "bench" / "runtime_vs_torch.csv"
 SIZES = ((128, 64, 2), (256, 128, 1))

@@ -25,7 +25,7 @@ from bitpipe.data import open_dataset
 from bitpipe.job import Job
 from bitpipe.models import ModelConfig
 from bitpipe.runtime.block import run_block
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.processes.pool import Pool
 from bitpipe.runtime.result import RunResult
 from bitpipe.schedule import ScheduleSpec
 from bitpipe.simulate.engine import simulate

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.processes.pool import Pool
 
 OUT = Path(__file__).resolve().parent.parent / "results" / "bench" / "start_up.csv"
 RANKS = (4, 8, 16, 32)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.store import write_json
+from experiments.records.store import write_json
 from slurm import client, plan, preflight, site, snapshot
 from slurm.folder import SweepFolder
 from slurm.quota import space

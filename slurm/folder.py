@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from bitpipe.errors import InputError
-from experiments.block import Block
-from experiments.store import short, write_json
+from experiments.records.store import short, write_json
+from experiments.running.block import Block
 from slurm.plan import Request
 
 

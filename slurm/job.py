@@ -18,10 +18,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from experiments.block import Block
-from experiments.execute import run_block
-from experiments.record import FINISHED, Cause, Record, Status
-from experiments.store import Store
+from experiments.records.record import FINISHED, Cause, Record, Status
+from experiments.records.store import Store
+from experiments.running.block import Block
+from experiments.running.execute import run_block
 from slurm import client, plan, preflight
 from slurm.folder import SweepFolder
 from slurm.journal import Journal

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from bitpipe.errors import InputError
-from experiments.dry_run import describe
-from experiments.execute import record_refusals
-from experiments.local import say
-from experiments.manifest import write_manifest
-from experiments.outcome import report
-from experiments.skip import pending
-from experiments.sweep import Sweep
+from experiments.composing.sweep import Sweep
+from experiments.records.manifest import write_manifest
+from experiments.running.dry_run import describe
+from experiments.running.execute import record_refusals
+from experiments.running.local import say
+from experiments.running.outcome import report
+from experiments.running.skip import pending
 from slurm import client, plan, site, snapshot, submit
 from slurm.folder import SweepFolder
 from slurm.watch import follow

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bitpipe.errors import InputError
-from experiments.block import Block
+from experiments.running.block import Block
 from slurm.client import Partition
 from slurm.site import Site
 

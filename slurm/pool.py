@@ -24,10 +24,10 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
-from bitpipe.runtime.failure import Death, RankFailure, Report
-from bitpipe.runtime.pool import Describe
+from bitpipe.runtime.processes.failure import Death, RankFailure, Report
+from bitpipe.runtime.processes.pool import Describe
 from bitpipe.runtime.result import Cause
-from experiments.ranks import ReportingPool
+from experiments.running.ranks import ReportingPool
 from slurm import plan
 from slurm.rendezvous import KEY
 from slurm.site import Site

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from experiments.store import write_json
+from experiments.records.store import write_json
 from slurm.rendezvous import Task, meet
 
 THRESHOLDS = Path(__file__).resolve().parents[1] / "conf" / "preflight.yaml"

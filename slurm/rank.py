@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     mine = memoryview(board).cast("B").cast("q")
     threading.Thread(target=_show, args=(line, mine), daemon=True).start()
 
-    from bitpipe.runtime.rank_process import answer
+    from bitpipe.runtime.processes.rank_process import answer
 
     answer(task.rank, task.size, pipe, mine, task.host)
     return 0

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from experiments.store import write_json
+from experiments.records.store import write_json
 
 KEY = "BITPIPE_POOL"
 """Variable that carries a pool's secret to its ranks; it is never logged."""

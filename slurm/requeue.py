@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from bitpipe.errors import choose
-from experiments.block import Block
+from experiments.running.block import Block
 from slurm import client, site, submit
 from slurm.folder import SweepFolder
 from slurm.settle import ONLY, CellState, look

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from experiments.attempt import begin, end
-from experiments.block import Block
 from experiments.cell import Cell
-from experiments.record import Cause, Record, Status
-from experiments.store import Store
+from experiments.records.record import Cause, Record, Status
+from experiments.records.store import Store
+from experiments.running.attempt import begin, end
+from experiments.running.block import Block
 from slurm import client
 from slurm.client import JobState
 from slurm.folder import Submitted, SweepFolder

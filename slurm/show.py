@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.table import Table
 
 from bitpipe.errors import InputError
-from experiments.record import FINISHED
+from experiments.records.record import FINISHED
 from slurm.folder import SweepFolder
 from slurm.settle import ONLY, CellState, look
 from slurm.watch import summary

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bitpipe.errors import InputError
-from experiments.block import Block
-from experiments.store import short
+from experiments.records.store import short
+from experiments.running.block import Block
 from slurm import client, job, plan
 from slurm.folder import Submitted, SweepFolder
 from slurm.site import Site

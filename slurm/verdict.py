@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from experiments.record import Cause, Status
+from experiments.records.record import Cause, Status
 from slurm.client import GONE, JobState
 from slurm.plan import Request
 

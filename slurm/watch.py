@@ -6,8 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from experiments.record_line import outcome_of
-from experiments.store import Store
+from experiments.records.record_line import outcome_of
+from experiments.records.store import Store
 from slurm.folder import SweepFolder
 from slurm.settle import CellState, look
 

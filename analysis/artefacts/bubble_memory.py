@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.grid import Block, Entry, Grid, entries
-from analysis.output import Rendered, Table
+from analysis.comparing.grid import Block, Entry, Grid, entries
+from analysis.drawing.output import Rendered, Table
+from analysis.load.results import NoResults, Results
 from analysis.registry import artefact
 from analysis.remarks import remarks
-from analysis.results import NoResults, Results
 from analysis.table3_formulas import ROWS, Row, why_activation, why_bubble
 from bitpipe.origin import Origin
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.output import Picture, Rendered, Table
+from analysis.drawing.output import Picture, Rendered, Table
+from analysis.drawing.style import PAGE, figure, style
+from analysis.load.results import Results
 from analysis.registry import artefact
 from analysis.remarks import remarks
-from analysis.results import Results
-from analysis.style import PAGE, figure, style
 
 _MARKERS = ("o", "^", "D", "s", "v")
 _LINES = ("-", "--", "-.", ":", (0, (3, 1)))

@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.grid import Block, Grid, entries
-from analysis.labels import METHODS, Look
-from analysis.output import Picture, Rendered, Table
+from analysis.comparing.grid import Block, Grid, entries
+from analysis.drawing.labels import METHODS, Look
+from analysis.drawing.output import Picture, Rendered, Table
+from analysis.drawing.style import PAGE, figure, line, style
+from analysis.load.results import NoResults, Results
 from analysis.registry import artefact
 from analysis.remarks import remarks
-from analysis.results import NoResults, Results
-from analysis.style import PAGE, figure, line, style
 from bitpipe.schedule import ScheduleSpec, placement_of
 from bitpipe.schedule.bounds import lower_bound
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from analysis.output import Picture, Rendered
+from analysis.drawing.output import Picture, Rendered
+from analysis.drawing.timelines import by_origin, placement
+from analysis.load.results import Results
 from analysis.registry import artefact
-from analysis.results import Results
-from analysis.timelines import by_origin, placement
 from bitpipe.cluster import RankLayout
 from bitpipe.draw.places import LayoutPart
 from bitpipe.draw.sheet import Part, sheet

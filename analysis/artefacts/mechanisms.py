@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.grid import Block, Grid, entries
-from analysis.output import Rendered, Table
-from analysis.paper import printed
+from analysis.comparing.grid import Block, Grid, entries
+from analysis.drawing.output import Rendered, Table
+from analysis.load.paper import printed
+from analysis.load.results import Results
 from analysis.registry import artefact
-from analysis.results import Results
 from bitpipe.schedule import METHODS, Method
 
 TITLE = "Table 2: mechanisms of the methods"

@@ -10,14 +10,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.bars import offsets
-from analysis.labels import METHODS, MODELS
+from analysis.drawing.bars import offsets
+from analysis.drawing.labels import METHODS, MODELS
+from analysis.drawing.output import Picture, Rendered, Table
+from analysis.drawing.style import PAGE, bar, figure, style
+from analysis.load.results import Results
 from analysis.memory import GIB, balance
-from analysis.output import Picture, Rendered, Table
 from analysis.registry import artefact
 from analysis.remarks import remarks
-from analysis.results import Results
-from analysis.style import PAGE, bar, figure, style
 from bitpipe.simulate.memory import verdict
 
 CAPACITY_GIB = 80.0  # of the paper's devices (section 2.1.1)

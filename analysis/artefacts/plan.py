@@ -6,12 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.grid import Block, Grid, entries
+from analysis.comparing.grid import Block, Grid, entries
+from analysis.drawing.output import Rendered, Table
+from analysis.load.results import Results
 from analysis.memory import GIB
-from analysis.output import Rendered, Table
 from analysis.registry import artefact
 from analysis.remarks import remarks
-from analysis.results import Results
 from bitpipe.schedule import METHODS
 
 SHOWN = 12  # as many as a terminal is shown

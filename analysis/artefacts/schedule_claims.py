@@ -11,9 +11,9 @@ from functools import cache
 
 import pandas as pd
 
-from analysis.output import Rendered, Table
+from analysis.drawing.output import Rendered, Table
+from analysis.load.results import Results
 from analysis.registry import artefact
-from analysis.results import Results
 from bitpipe.origin import Origin
 from bitpipe.schedule import Description, ScheduleSpec, describe, generate
 

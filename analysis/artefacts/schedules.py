@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis import labels
-from analysis.output import Interactive, Picture, Rendered
+from analysis.drawing import labels
+from analysis.drawing.output import Interactive, Picture, Rendered
+from analysis.drawing.timelines import by_origin, panel, placement
+from analysis.load.results import Results
 from analysis.registry import artefact
 from analysis.remarks import remarks
-from analysis.results import Results
-from analysis.timelines import by_origin, panel, placement
 from bitpipe.draw import Panel
 from bitpipe.draw.html import fragment
 from bitpipe.draw.places import PlacementPart

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.labels import MODELS
-from analysis.output import Rendered, Table
-from analysis.paper import printed
+from analysis.drawing.labels import MODELS
+from analysis.drawing.output import Rendered, Table
+from analysis.load.paper import printed
+from analysis.load.results import Results
 from analysis.registry import artefact
 from analysis.remarks import remarks
-from analysis.results import Results
 from bitpipe.models import arithmetic
 from bitpipe.simulate import conf
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.grid import Block, Grid, entries
-from analysis.labels import METHODS, MODELS, canonical_method
-from analysis.output import Rendered, Table
-from analysis.paper import printed
+from analysis.comparing.grid import Block, Grid, entries
+from analysis.drawing.labels import METHODS, MODELS, canonical_method
+from analysis.drawing.output import Rendered, Table
+from analysis.load.paper import printed
+from analysis.load.results import Results
 from analysis.registry import artefact
 from analysis.remarks import remarks
-from analysis.results import Results
 
 SETTING = ["width", "depth", "micro_batch_size"]
 GROUP = ["origin", "reading", "model", "gpus", "method"]

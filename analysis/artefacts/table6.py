@@ -10,15 +10,15 @@ import pandas as pd
 from analysis.artefacts.table6_figures import memory_picture, throughput_picture
 from analysis.artefacts.table6_searched import searched_tables
 from analysis.artefacts.traffic import traffic_tables
-from analysis.compare_rows import comparable_with_paper, decide, model_names, ratio_interval
-from analysis.grid import Block, Entry, Grid, entries, rank
-from analysis.labels import VARIANTS, model, place
+from analysis.comparing.compare_rows import comparable_with_paper, decide, model_names, ratio_interval
+from analysis.comparing.grid import Block, Entry, Grid, entries, rank
+from analysis.drawing.labels import VARIANTS, model, place
+from analysis.drawing.output import Rendered, Table
+from analysis.load.paper import ablation
+from analysis.load.results import Results
 from analysis.memory import balance
-from analysis.output import Rendered, Table
-from analysis.paper import ablation
 from analysis.registry import artefact
 from analysis.remarks import remarks
-from analysis.results import Results
 from bitpipe.origin import Origin
 
 ROW = ["depth", "micro_batches"]

@@ -13,10 +13,10 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.labels import ORIGINS, VARIANTS, model, origin
+from analysis.drawing.labels import ORIGINS, VARIANTS, model, origin
+from analysis.drawing.output import Picture
+from analysis.drawing.style import PAGE, bar, figure, style
 from analysis.memory import GIB, Balance
-from analysis.output import Picture
-from analysis.style import PAGE, bar, figure, style
 from bitpipe.origin import Origin
 
 ROW = ["depth", "micro_batches"]

@@ -6,14 +6,14 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.compare_rows import ratio_interval
-from analysis.grid import Block, Grid, entries
-from analysis.labels import ORIGINS, place
+from analysis.comparing.compare_rows import ratio_interval
+from analysis.comparing.grid import Block, Grid, entries
+from analysis.drawing.labels import ORIGINS, place
+from analysis.drawing.output import Rendered, Table
+from analysis.load.results import NoResults, Results
 from analysis.memory import GIB
-from analysis.output import Rendered, Table
 from analysis.registry import artefact
 from analysis.remarks import remarks
-from analysis.results import NoResults, Results
 
 ID = "table6_searched"
 TITLE = "Beside Table 6: a searched order against BitPipe's own"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.bars import Panel, grouped_bars
-from analysis.labels import METHODS, MODELS
-from analysis.output import Picture, Rendered, Table
+from analysis.drawing.bars import Panel, grouped_bars
+from analysis.drawing.labels import METHODS, MODELS
+from analysis.drawing.output import Picture, Rendered, Table
+from analysis.drawing.speedup_figure import speedup_picture
+from analysis.load.results import Results
 from analysis.registry import artefact
 from analysis.remarks import remarks
-from analysis.results import Results
-from analysis.speedup_figure import speedup_picture
 from analysis.speedups import against_paper, speedups, summary
 
 COLUMNS = [

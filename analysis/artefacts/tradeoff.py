@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.labels import METHODS
-from analysis.output import Picture, Rendered, Table
+from analysis.drawing.labels import METHODS
+from analysis.drawing.output import Picture, Rendered, Table
+from analysis.drawing.style import PAGE, figure, line, style
+from analysis.load.results import Results
 from analysis.registry import artefact
 from analysis.remarks import remarks
-from analysis.results import Results
-from analysis.style import PAGE, figure, line, style
 from bitpipe.models import arithmetic
 from bitpipe.models.config import ModelConfig
 from bitpipe.simulate import conf

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.grid import Block, Grid, entries
-from analysis.labels import ORIGINS, variant
+from analysis.comparing.grid import Block, Grid, entries
+from analysis.drawing.labels import ORIGINS, variant
+from analysis.drawing.output import Table
 from analysis.memory import GIB
-from analysis.output import Table
 from bitpipe.origin import Origin
 
 ID = "traffic"

@@ -8,9 +8,9 @@ import pandas as pd
 
 from analysis.claims import balance, printed_paper, schedules, settings, speed
 from analysis.claims.claim import Claim, Verdict
-from analysis.grid import Block, Grid, entries
-from analysis.output import Rendered, Table
-from analysis.results import Results
+from analysis.comparing.grid import Block, Grid, entries
+from analysis.drawing.output import Rendered, Table
+from analysis.load.results import Results
 
 _FOUND = (*schedules.CLAIMS, *speed.CLAIMS, *balance.CLAIMS, *settings.CLAIMS)
 CLAIMS: tuple[Claim, ...] = tuple(sorted(_FOUND, key=lambda claim: int(claim.id.removeprefix("C"))))

@@ -15,8 +15,8 @@ from analysis.claims.cells import (
     records,
 )
 from analysis.claims.claim import Claim, Finding, told
+from analysis.load.results import Results
 from analysis.memory import balance
-from analysis.results import Results
 
 SLIGHTLY = 0.25
 

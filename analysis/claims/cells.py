@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis.claims.claim import Finding, Verdict
-from analysis.compare_rows import model_names, paper_scale, ratio_interval, refusal, single_runs
-from analysis.labels import method
-from analysis.results import NoResults, Results
+from analysis.comparing.compare_rows import model_names, paper_scale, ratio_interval, refusal, single_runs
+from analysis.drawing.labels import method
+from analysis.load.results import NoResults, Results
 
 PER_ORIGIN = Callable[[str, pd.DataFrame], Iterator[Finding]]
 NOISE = 0.005  # the paper's own cells repeat to about this; smaller gaps decide nothing

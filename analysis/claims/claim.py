@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from analysis.results import Results
+from analysis.load.results import Results
 
 
 class Verdict(StrEnum):

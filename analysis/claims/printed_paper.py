@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis.artefacts.schedule_claims import figures
-from analysis.paper import ablation, printed
+from analysis.load.paper import ablation, printed
 from analysis.table3_formulas import ROWS, why_activation, why_bubble
 from bitpipe.cluster.layout import RankLayout
 from bitpipe.schedule import Placement, lower_bound

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from analysis.artefacts import bubble_memory, schedule_claims
 from analysis.claims.claim import Claim, Finding, Verdict, told
-from analysis.results import NoResults, Results
+from analysis.load.results import NoResults, Results
 from analysis.table3_formulas import ROWS
 from bitpipe.errors import InputError
 from bitpipe.origin import Origin

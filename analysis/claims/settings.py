@@ -17,10 +17,10 @@ from analysis.claims.cells import (
     records,
 )
 from analysis.claims.claim import Claim, Finding, Verdict, told
-from analysis.compare_rows import refusal
-from analysis.labels import canonical_method
-from analysis.paper import printed
-from analysis.results import NoResults, Results
+from analysis.comparing.compare_rows import refusal
+from analysis.drawing.labels import canonical_method
+from analysis.load.paper import printed
+from analysis.load.results import NoResults, Results
 
 METHODS = {"dapple", "1f1b_int", "mixpipe", "bitpipe"}  # what the paper trains (Fig. 8 to 10)
 # What the cost model cannot show (assumptions.csv, compute_rate).

@@ -29,10 +29,10 @@ from analysis.claims.cells import (
     uncalibrated,
 )
 from analysis.claims.claim import Claim, Finding, Verdict, told
-from analysis.compare_rows import refusal
-from analysis.labels import method
-from analysis.paper import ablation
-from analysis.results import Results
+from analysis.comparing.compare_rows import refusal
+from analysis.drawing.labels import method
+from analysis.load.paper import ablation
+from analysis.load.results import Results
 from analysis.speedups import against_paper, speedups
 
 DEPTHS = (4, 8, 16)  # of Table 6

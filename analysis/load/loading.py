@@ -18,7 +18,7 @@ from analysis.load.reading import Reading
 from analysis.load.records import cell_row, device_rows, read_record
 from analysis.load.schema import CELLS, DEVICES, PROBLEMS, STEPS, conform
 from analysis.load.sweeps import experiment_rows, read_sweeps
-from experiments.record import FINISHED
+from experiments.records.record import FINISHED
 
 _RANK_LOG = re.compile(r"cells/(\w+)/a(\d+)/rank(\d+)\.jsonl$")
 RUNNING_S = 120.0  # a log written in the last two minutes belongs to a run that still runs
@@ -100,7 +100,7 @@ class Loaded:
         return conform(pd.DataFrame(rows, columns=list(PROBLEMS)), PROBLEMS)
 
     def experiment(self, id: str, *, every_model: bool = False) -> pd.DataFrame:
-        """The cells of an experiment; see :meth:`analysis.results.Results.experiment`."""
+        """The cells of an experiment; see :meth:`analysis.load.results.Results.experiment`."""
         rows = experiment_rows(self.sweeps, self.cells, id, every_model=every_model)
         for cell, (_, state) in (self.unfinished or {}).items():
             if rows.empty:

@@ -15,7 +15,7 @@ class Reading:
     """One file, read as far as it could be.
 
     Attributes:
-        document: what describes the run: a record (:mod:`experiments.record`), or for wandb
+        document: what describes the run: a record (:mod:`experiments.records.record`), or for wandb
             ``{"id", "config", "summary", "exit_code", …}``; None if there is none.
         steps: one row per logged step, numbers only; empty if the file holds none.
         problems: one line per loss; empty if the file is whole.

@@ -1,4 +1,4 @@
-"""Records (the documents of :mod:`experiments.record`) to rows of the frames."""
+"""Records (the documents of :mod:`experiments.records.record`) to rows of the frames."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.load.reading import Reading
-from experiments.migrate import migrate
-from experiments.record import RecordError, check
-from experiments.repeats import count
+from experiments.records.migrate import migrate
+from experiments.records.record import RecordError, check
+from experiments.running.repeats import count
 
 # Axes along which experiments compare. All other settings make up a row's context: two cells
 # are only compared where those are equal.

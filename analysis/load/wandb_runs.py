@@ -1,6 +1,6 @@
 """wandb runs, offline or online, to the same frames as records.
 
-The sink (:mod:`experiments.wandb_sink`) puts the identity, labels and provenance of a record
+The sink (:mod:`experiments.records.wandb_sink`) puts the identity, labels and provenance of a record
 into a run's configuration, its metrics and per-device vectors into the summary; here they become
 the record again, so that a table made from wandb equals the one made from ``results/``.
 """
@@ -19,7 +19,7 @@ from analysis.load.loading import RUNNING_S, Loaded
 from analysis.load.reading import Reading
 from analysis.load.sweeps import sweeps_of_records
 from analysis.load.wandb_offline import read_offline
-from experiments.record import SCHEMA, RecordError, check
+from experiments.records.record import SCHEMA, RecordError, check
 
 IDENTITY = ("schema", "job", "cluster", "backend", "data", "calibration", "links", "options")
 ABOUT = ("cell", "attempt", "experiment", "labels", "provenance", "started", "finished")

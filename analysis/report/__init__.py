@@ -14,11 +14,11 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from analysis.claims import rendered as claims_rendered
-from analysis.grid import to_html
-from analysis.output import Picture, Rendered, Table, plain_grid, write_text
+from analysis.comparing.grid import to_html
+from analysis.drawing.output import Picture, Rendered, Table, plain_grid, write_text
+from analysis.drawing.style import svg
+from analysis.load.results import NoResults, Results
 from analysis.registry import Artefact, artefacts
-from analysis.results import NoResults, Results
-from analysis.style import svg
 from bitpipe.draw.html import assets
 from bitpipe.errors import InputError
 

@@ -23,7 +23,7 @@ from bitpipe.gpu_check.report import Check
 from bitpipe.gpu_check.row import RowTimes, measure_row
 from bitpipe.job import Job
 from bitpipe.models import ModelConfig
-from bitpipe.runtime.cuda import Device, Gpu, Host, obstacle
+from bitpipe.runtime.device import Device, Gpu, Host, obstacle
 from bitpipe.schedule import ScheduleSpec
 from bitpipe.simulate import conf, predict
 from bitpipe.simulate.predict import Prediction

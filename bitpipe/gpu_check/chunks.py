@@ -13,9 +13,9 @@ from bitpipe.gpu_check.tokens import RandomSource
 from bitpipe.models import ModelConfig, arithmetic
 from bitpipe.models.memory import DTYPES
 from bitpipe.models.transformer import Chunk, build_chunk
-from bitpipe.runtime.backward import backward
-from bitpipe.runtime.cuda import Device
-from bitpipe.runtime.gradients import Flat
+from bitpipe.runtime.device import Device
+from bitpipe.runtime.training.backward import backward
+from bitpipe.runtime.training.gradients import Flat
 
 _WARM_UP = 3
 

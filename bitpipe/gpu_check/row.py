@@ -22,15 +22,15 @@ from bitpipe.job import Job
 from bitpipe.models.memory import DTYPES
 from bitpipe.models.micro_batch import MicroBatch
 from bitpipe.models.transformer import Chunk
-from bitpipe.runtime.backward import backward
-from bitpipe.runtime.cuda import Device
-from bitpipe.runtime.event_clock import EventClock
-from bitpipe.runtime.gradients import Gradients
+from bitpipe.runtime.clocks.event_clock import EventClock
+from bitpipe.runtime.device import Device
 from bitpipe.runtime.interpreter import Trainer
-from bitpipe.runtime.mailbox import Sent
 from bitpipe.runtime.member import build_chunks
 from bitpipe.runtime.plan import Plan, release_points
-from bitpipe.runtime.precision import LossScale
+from bitpipe.runtime.training.backward import backward
+from bitpipe.runtime.training.gradients import Gradients
+from bitpipe.runtime.training.precision import LossScale
+from bitpipe.runtime.transport.mailbox import Sent
 from bitpipe.schedule import Kind, generate, lower
 
 

@@ -16,12 +16,12 @@ from bitpipe.models import ModelConfig, partition
 from bitpipe.models.memory import DTYPES
 from bitpipe.models.transformer import Chunk, build_chunk
 from bitpipe.runtime.block import prepare
-from bitpipe.runtime.cuda import Device
+from bitpipe.runtime.device import Device
 from bitpipe.runtime.member import Member
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.processes.pool import Pool
+from bitpipe.runtime.processes.world import World
 from bitpipe.runtime.run import Run
 from bitpipe.runtime.target import Target
-from bitpipe.runtime.worker import World
 from bitpipe.schedule import ScheduleSpec
 
 MODEL = ModelConfig(

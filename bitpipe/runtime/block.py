@@ -10,14 +10,14 @@ from bitpipe.cluster import Links
 from bitpipe.data import Dataset
 from bitpipe.errors import InputError
 from bitpipe.job import Job
-from bitpipe.runtime.channels import check_channels
-from bitpipe.runtime.clocks import CLOCKS, Nominal
-from bitpipe.runtime.failure import RankFailure
+from bitpipe.runtime.clocks.clock import CLOCKS, Nominal
 from bitpipe.runtime.plan import check_embedding
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.processes.failure import RankFailure
+from bitpipe.runtime.processes.pool import Pool
 from bitpipe.runtime.result import RankReport, RunResult
 from bitpipe.runtime.run import Fault, Run, describe
 from bitpipe.runtime.target import Target
+from bitpipe.runtime.transport.channels import check_channels
 from bitpipe.schedule import check, generate, lower
 from bitpipe.schedule.program import Program
 
@@ -54,7 +54,7 @@ def run_block(
         programs: per job, a program to run instead of the generated one.
         passes: program runs per optimizer step (gradient accumulation).
         steady: virtual clock: count operations in units of a fixed piece of work
-            (:mod:`bitpipe.runtime.yardstick`); else plain processor time.
+            (:mod:`bitpipe.runtime.clocks.yardstick`); else plain processor time.
         target: what the ranks compute on; a CPU each unless said otherwise.
         pool: ranks to use; they stay up. Without it they are started and stopped here.
         watchdog: seconds without progress before a job counts as hung.

@@ -13,14 +13,14 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from bitpipe.cluster import Links
 from bitpipe.models.micro_batch import MicroBatch
 from bitpipe.models.transformer import Chunk
-from bitpipe.runtime.backward import DeferredWeights, backward, backward_input
-from bitpipe.runtime.clocks import Clock, DeadlineClock, Nominal
-from bitpipe.runtime.fused_gradient import fuse
-from bitpipe.runtime.gradients import Gradients
-from bitpipe.runtime.mailbox import Mailbox, Sent
+from bitpipe.runtime.clocks.clock import Clock, DeadlineClock, Nominal
 from bitpipe.runtime.plan import COLLECTIVES, Message, Plan, message_of
-from bitpipe.runtime.stash import Stash
-from bitpipe.runtime.worker import Board
+from bitpipe.runtime.processes.world import Board
+from bitpipe.runtime.training.backward import DeferredWeights, backward, backward_input
+from bitpipe.runtime.training.fused_gradient import fuse
+from bitpipe.runtime.training.gradients import Gradients
+from bitpipe.runtime.training.stash import Stash
+from bitpipe.runtime.transport.mailbox import Mailbox, Sent
 from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.program import Instruction
 

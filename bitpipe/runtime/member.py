@@ -22,18 +22,18 @@ from bitpipe.models.config import partition
 from bitpipe.models.memory import DTYPES
 from bitpipe.models.micro_batch import IGNORE, MicroBatch
 from bitpipe.models.transformer import Chunk, build_chunk
-from bitpipe.runtime.clocks import Clock, DeadlineClock, Issue, VirtualClock, WallClock, resolve
-from bitpipe.runtime.cuda import Peak
-from bitpipe.runtime.event_clock import EventClock
-from bitpipe.runtime.gradients import Gradients, flat_bytes
+from bitpipe.runtime.clocks.clock import Clock, DeadlineClock, Issue, VirtualClock, WallClock, resolve
+from bitpipe.runtime.clocks.event_clock import EventClock
+from bitpipe.runtime.clocks.yardstick import Yardstick
+from bitpipe.runtime.device import Peak
 from bitpipe.runtime.interpreter import Emulator, Interpreter, Trainer
 from bitpipe.runtime.plan import Group, Plan, release_points
-from bitpipe.runtime.precision import LossScale
+from bitpipe.runtime.processes.world import BUSY, IDLE, WAITING, World
 from bitpipe.runtime.result import RankReport
 from bitpipe.runtime.run import Run, describe
-from bitpipe.runtime.transport import device_of, open_transport
-from bitpipe.runtime.worker import BUSY, IDLE, WAITING, World
-from bitpipe.runtime.yardstick import Yardstick
+from bitpipe.runtime.training.gradients import Gradients, flat_bytes
+from bitpipe.runtime.training.precision import LossScale
+from bitpipe.runtime.transport.transport import device_of, open_transport
 
 _START_MARGIN = 0.02  # seconds that a deadline run gives its ranks to get ready
 _NOTHING = (float("nan"), float("nan"))

@@ -57,7 +57,7 @@ class RankReport:
         lag: deadline clock: largest delay of an operation behind its nominal end, per iteration.
         late: deadline clock: how far behind its nominal end the iteration ended.
         paces: steady virtual clock: mean pace of the rank's core in every iteration, as
-            :meth:`bitpipe.runtime.yardstick.Yardstick.pace` tells it; else empty.
+            :meth:`bitpipe.runtime.clocks.yardstick.Yardstick.pace` tells it; else empty.
         bytes: parameters, gradients, optimizer state, receive buffers and peak activations.
         activation_layers: most layers × micro-batches whose activations it kept at once, counted
             while it ran; under the deadline clock, of those it would have kept.

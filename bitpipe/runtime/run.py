@@ -12,7 +12,7 @@ from bitpipe.cluster import Links
 from bitpipe.data import Dataset
 from bitpipe.errors import InputError, choose
 from bitpipe.job import Job
-from bitpipe.runtime.clocks import CLOCKS, Nominal
+from bitpipe.runtime.clocks.clock import CLOCKS, Nominal
 from bitpipe.runtime.plan import Plan
 from bitpipe.runtime.target import Target
 from bitpipe.schedule.program import Program

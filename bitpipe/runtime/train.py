@@ -8,9 +8,9 @@ from functools import partial
 import torch.distributed as dist
 
 from bitpipe.runtime.member import Member
+from bitpipe.runtime.processes.world import BUSY, IDLE, World, settle
 from bitpipe.runtime.result import RankReport
 from bitpipe.runtime.run import Fault, Run
-from bitpipe.runtime.worker import BUSY, IDLE, World, settle
 
 
 def train_block(

@@ -78,8 +78,8 @@ class LocalLauncher(Launcher):
         self.context, self.config = hydra_context, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        from experiments.local import run_sweep
-        from experiments.sweep import plan
+        from experiments.composing.sweep import plan
+        from experiments.running.local import run_sweep
 
         loader = self.context.config_loader
         run_sweep(plan(lambda overrides: loader.load_sweep_config(self.config, overrides), job_overrides))

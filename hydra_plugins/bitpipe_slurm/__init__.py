@@ -20,8 +20,8 @@ class SlurmLauncher(Launcher):
         self.context, self.config = hydra_context, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        from experiments.compose import plain
-        from experiments.sweep import plan
+        from experiments.composing.compose import plain
+        from experiments.composing.sweep import plan
         from slurm.launch import launch
         from slurm.submit import Options
 

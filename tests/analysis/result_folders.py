@@ -7,19 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis.paper import ablation
+from analysis.load.paper import ablation
 from bitpipe.cluster import Cluster, Device, Link
 from bitpipe.job import Job
 from bitpipe.models.config import ModelConfig
 from bitpipe.origin import Origin
 from bitpipe.schedule.spec import ScheduleSpec
 from bitpipe.simulate.unit_calibration import UnitCalibration
-from experiments.block import Block
 from experiments.cell import CLOCKS, ORIGINS, Cell
-from experiments.record import Cause, Record, Status
-from experiments.settings import RunSettings
-from experiments.store import Store, write_json
-from experiments.unit_costs import simulate_in_units
+from experiments.composing.settings import RunSettings
+from experiments.records.record import Cause, Record, Status
+from experiments.records.store import Store, write_json
+from experiments.running.block import Block
+from experiments.running.unit_costs import simulate_in_units
 
 BERT = ModelConfig(
     name="bert_64", family="bert", layers=64, heads=64, hidden=2560, sequence=512, vocabulary=30592

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.bars import Panel, grouped_bars
-from analysis.labels import METHODS
+from analysis.drawing.bars import Panel, grouped_bars
+from analysis.drawing.labels import METHODS
 
 
 def test_a_method_without_a_look_of_its_own_is_drawn_under_its_name() -> None:

@@ -20,10 +20,10 @@ from result_folders import (
 from analysis.__main__ import main
 from analysis.claims import CLAIMS, check, printed_paper, summary
 from analysis.claims.claim import Verdict
-from analysis.compare_rows import refusal
-from analysis.grid import to_html
-from analysis.paper import ablation
-from analysis.results import Results
+from analysis.comparing.compare_rows import refusal
+from analysis.comparing.grid import to_html
+from analysis.load.paper import ablation
+from analysis.load.results import Results
 from bitpipe.origin import Origin
 
 

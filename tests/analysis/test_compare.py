@@ -6,9 +6,9 @@ import pytest
 from result_folders import TINY, Folder, make_cell, make_record
 
 from analysis.__main__ import main
-from analysis.compare import compare, select
+from analysis.comparing.compare import compare, select
 from bitpipe.origin import Origin
-from experiments.record import Status
+from experiments.records.record import Status
 
 Capture = pytest.CaptureFixture[str]
 

@@ -16,7 +16,7 @@ from analysis.load import load
 from analysis.load.rank_logs import read_rank_log
 from analysis.load.records import read_record
 from analysis.load.schema import CELLS
-from experiments.record import Status
+from experiments.records.record import Status
 
 
 def test_cells_have_exactly_the_documented_columns(table6: Folder) -> None:

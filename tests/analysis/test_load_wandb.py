@@ -17,12 +17,12 @@ from wandb_server import Server, serve
 from analysis.__main__ import main
 from analysis.artefacts.table6 import tidy
 from analysis.load import load, load_offline, load_online
+from analysis.load.paper import ablation
+from analysis.load.results import Results
 from analysis.load.wandb_log import BLOCK, frames
 from analysis.load.wandb_offline import read_offline
-from analysis.paper import ablation
-from analysis.results import Results
 from bitpipe.origin import Origin
-from experiments.record import Status
+from experiments.records.record import Status
 
 ROWS = [{"loss": 1 / (step + 1), "memory.rank0": float(step)} for step in range(600)]
 
@@ -32,9 +32,9 @@ def publish_all(folder: Folder) -> None:
     program = f"""
 import sys
 from pathlib import Path
-from experiments.settings import WandbSettings
-from experiments.store import read_record
-from experiments.wandb_sink import publish
+from experiments.composing.settings import WandbSettings
+from experiments.records.store import read_record
+from experiments.records.wandb_sink import publish
 for path in sorted(Path({str(folder.root)!r}).glob("cells/*/a*/record.json")):
     rows = [{{"seconds": 0.1 * step, "loss/min": 1.0 / (step + 1)}} for step in range(3)]
     told = publish(read_record(path), rows, path.parent, WandbSettings(mode="offline"))

@@ -10,7 +10,7 @@ import pytest
 from analysis.artefacts.table5 import choices
 from analysis.artefacts.throughput import READINGS, scaling
 from analysis.artefacts.tradeoff import best_of, break_even
-from analysis.speedup_figure import speedup_picture
+from analysis.drawing.speedup_figure import speedup_picture
 from analysis.speedups import against_paper, speedups, summary
 
 

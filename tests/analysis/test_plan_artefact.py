@@ -13,9 +13,9 @@ from rich.console import Console
 
 from analysis.artefacts import plan as module
 from analysis.artefacts.plan import SHOWN, plan
-from analysis.output import Table
-from analysis.render import _printed
-from analysis.results import Results
+from analysis.drawing.output import Table
+from analysis.drawing.render import _printed
+from analysis.load.results import Results
 from bitpipe.schedule import METHODS
 
 GIB = 2**30

@@ -10,9 +10,9 @@ from browser import Browser, browse
 from result_folders import TABLE6_POINTS, Folder, table6_folder
 
 from analysis.__main__ import main
+from analysis.load.results import Results
 from analysis.registry import artefacts
 from analysis.report import write_report
-from analysis.results import Results
 
 chromium = pytest.mark.skipif(not shutil.which("chromium"), reason="needs Debian's chromium")
 

@@ -16,17 +16,17 @@ from analysis.artefacts import bubble_memory
 from analysis.artefacts.bubble_memory import RUN_TOLERANCE, layout, tidy
 from analysis.artefacts.mechanisms import COLUMNS, mechanism
 from analysis.artefacts.schedule_claims import CLAIMS, NO
-from analysis.grid import to_markdown
-from analysis.output import Rendered
-from analysis.paper import printed
+from analysis.comparing.grid import to_markdown
+from analysis.drawing.output import Rendered
+from analysis.load.paper import printed
+from analysis.load.results import NoResults, Results
 from analysis.registry import artefacts
-from analysis.results import NoResults, Results
 from analysis.table3_formulas import ROWS
 from bitpipe.errors import InputError
 from bitpipe.schedule import METHODS
-from experiments import config
-from experiments.local import run_sweep
-from experiments.sweep import plan
+from experiments.composing import config
+from experiments.composing.sweep import plan
+from experiments.running.local import run_sweep
 from hydra_plugins.bitpipe_local import expand
 
 CONF = Path(__file__).resolve().parents[2] / "conf"

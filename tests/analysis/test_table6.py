@@ -22,13 +22,13 @@ from result_folders import (
 from analysis.__main__ import main
 from analysis.artefacts.table6 import layout, table6_ablation, tidy
 from analysis.artefacts.table6_figures import throughput_picture
-from analysis.grid import to_markdown
-from analysis.paper import ablation
+from analysis.comparing.grid import to_markdown
+from analysis.load.paper import ablation
+from analysis.load.results import Results
 from analysis.remarks import remarks
-from analysis.results import Results
 from bitpipe.origin import Origin
 from experiments.cell import Cell
-from experiments.record import Status
+from experiments.records.record import Status
 
 Capture = pytest.CaptureFixture[str]
 

@@ -13,13 +13,13 @@ import pytest
 from result_folders import TINY, VARIANTS, Folder, make_cell, make_record
 
 from analysis.__main__ import main
-from analysis.results import Results
-from analysis.verify import VIRTUAL_RATIO, Verdict, verify
-from analysis.verify_points import points
+from analysis.comparing.verify import VIRTUAL_RATIO, Verdict, verify
+from analysis.comparing.verify_points import points
+from analysis.load.results import Results
 from bitpipe.origin import Origin
 from experiments.cell import Cell
-from experiments.record import Status, seal
-from experiments.store import write_json
+from experiments.records.record import Status, seal
+from experiments.records.store import write_json
 
 LINK_KEYS = ("bandwidth", "latency")
 SPEEDS = {"full": 100.0, "without_v": 96.0, "without_e": 92.0, "without_m": 98.0}

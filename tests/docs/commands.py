@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 
 from bitpipe.errors import InputError
-from experiments.choice import Machine
-from experiments.command_line import _keys as config_keys
-from experiments.command_line import prepare
+from experiments.composing.choice import Machine
+from experiments.composing.command_line import _keys as config_keys
+from experiments.composing.command_line import prepare
 
 ROOT = Path(__file__).resolve().parents[2]
 _TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)

@@ -10,9 +10,9 @@ import pytest
 
 from analysis import artifact
 from analysis.registry import artefacts
-from experiments import config_reference
-from experiments.command_line import _keys
-from experiments.help import text as help_text
+from experiments.composing import config_reference
+from experiments.composing.command_line import _keys
+from experiments.composing.help import text as help_text
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "results" / "README.md"]
@@ -20,7 +20,7 @@ SOME = ["fig3_schedules", "fig8_memory_pp", "table6_ablation", "fig11_hyperparam
 
 
 def test_the_configuration_reference_is_current() -> None:
-    hint = "python -m experiments.config_reference writes it"
+    hint = "python -m experiments.composing.config_reference writes it"
     assert config_reference.FILE.read_text() == config_reference.text(), hint
 
 

@@ -9,8 +9,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from experiments import config
-from experiments.sweep import Sweep, plan
+from experiments.composing import config
+from experiments.composing.sweep import Sweep, plan
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 Plan = Callable[..., Sweep]

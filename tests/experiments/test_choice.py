@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bitpipe.errors import InputError
-from experiments.choice import Machine, choose_backend, pinned_backend
+from experiments.composing.choice import Machine, choose_backend, pinned_backend
 
 LAPTOP = Machine(gpus=0, sbatch=False)
 WORKSTATION = Machine(gpus=4, sbatch=False)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitpipe.errors import InputError
-from experiments.expression import whole
+from experiments.composing.expression import whole
 
 
 @pytest.mark.parametrize(

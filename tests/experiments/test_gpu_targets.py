@@ -10,10 +10,10 @@ from omegaconf import DictConfig
 
 from bitpipe.errors import InputError
 from bitpipe.runtime.target import Target
-from experiments.block import group
-from experiments.compose import cell_of, settings_of, without_hydra
-from experiments.targets import target_of
-from experiments.validate import validate
+from experiments.composing.compose import cell_of, settings_of, without_hydra
+from experiments.composing.validate import validate
+from experiments.running.block import group
+from experiments.running.targets import target_of
 
 Load = Callable[[list[str]], DictConfig]
 

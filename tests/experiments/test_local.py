@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from experiments import outcome, provenance, simulated
-from experiments.local import run_sweep
-from experiments.manifest import write_manifest
-from experiments.outcome import SweepFailed
-from experiments.record import Status
-from experiments.store import Store
-from experiments.sweep import Sweep
+from experiments.composing.sweep import Sweep
+from experiments.records import provenance
+from experiments.records.manifest import write_manifest
+from experiments.records.record import Status
+from experiments.records.store import Store
+from experiments.running import outcome, simulated
+from experiments.running.local import run_sweep
+from experiments.running.outcome import SweepFailed
 
 Plan = Callable[..., Sweep]
 SMALL = "model.layers=8 depth=4"
@@ -65,12 +66,12 @@ def test_a_record_of_another_or_a_dirty_revision_is_skipped_with_a_warning(
 ) -> None:
     sweep = planned(SMALL)
     monkeypatch.setattr(provenance, "code", lambda: ("a" * 40, False))
-    monkeypatch.setattr("experiments.skip.code", lambda: ("a" * 40, False))
+    monkeypatch.setattr("experiments.running.skip.code", lambda: ("a" * 40, False))
     run_sweep(sweep)
     capsys.readouterr()
     run_sweep(sweep)
     assert "warning" not in capsys.readouterr().out
-    monkeypatch.setattr("experiments.skip.code", lambda: ("b" * 40, False))
+    monkeypatch.setattr("experiments.running.skip.code", lambda: ("b" * 40, False))
     run_sweep(sweep)
     assert "1 of those come from another or a dirty revision" in capsys.readouterr().out
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from analysis.load.records import read_record as read_for_analysis
-from experiments.migrate import STEPS, migrate
-from experiments.record import SCHEMA, Record, RecordError, check, seal
-from experiments.store import read_record
+from experiments.records.migrate import STEPS, migrate
+from experiments.records.record import SCHEMA, Record, RecordError, check, seal
+from experiments.records.store import read_record
 
 OLD = {
     int(path.stem.split("_")[1]): path for path in Path(__file__).with_name("records").glob("version_*.json")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from experiments.rank_rows import reduced_rows
+from experiments.records.rank_rows import reduced_rows
 
 
 def test_equal_values_stay_and_others_are_reduced(tmp_path: Path) -> None:

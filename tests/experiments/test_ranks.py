@@ -19,13 +19,14 @@ from bitpipe.job import Job
 from bitpipe.runtime.result import RunResult
 from bitpipe.runtime.run import ITEM_BYTES, Fault
 from bitpipe.schedule.timeline import Timeline
-from experiments import link_scaling, ranks, wandb_sink
-from experiments.block import Block
-from experiments.execute import run_block
-from experiments.record import Record, Status
-from experiments.settings import WandbSettings
-from experiments.store import Store
-from experiments.sweep import Sweep
+from experiments.composing.settings import WandbSettings
+from experiments.composing.sweep import Sweep
+from experiments.records import wandb_sink
+from experiments.records.record import Record, Status
+from experiments.records.store import Store
+from experiments.running import link_scaling, ranks
+from experiments.running.block import Block
+from experiments.running.execute import run_block
 
 Plan = Callable[..., Sweep]
 TINY = "backend=virtual model=bert_tiny model.layers=4 depth=2 micro_batches=2 iterations=3 measured=2"
@@ -33,7 +34,7 @@ TINY = "backend=virtual model=bert_tiny model.layers=4 depth=2 micro_batches=2 i
 
 @pytest.fixture(scope="module")
 def block(load: Callable[..., object], tmp_path_factory: pytest.TempPathFactory) -> Block:
-    from experiments.sweep import plan
+    from experiments.composing.sweep import plan
 
     results = tmp_path_factory.mktemp("results")
     jobs = [[*TINY.split(), f"method={name}", f"results={results}"] for name in ("bitpipe", "dapple")]

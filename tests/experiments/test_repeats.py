@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitpipe.errors import InputError
-from experiments.execute import run_block
-from experiments.record import Record, Status
-from experiments.repeats import count, paired_ratio, rates, t_interval, together
-from experiments.skip import pending
-from experiments.sweep import Sweep, plan
+from experiments.composing.sweep import Sweep, plan
+from experiments.records.record import Record, Status
+from experiments.running.execute import run_block
+from experiments.running.repeats import count, paired_ratio, rates, t_interval, together
+from experiments.running.skip import pending
 
 Plan = Callable[..., Sweep]
 RANKS = "model=bert_tiny model.layers=4 depth=2 micro_batches=2 iterations=3 measured=2 wandb.mode=disabled"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from bitpipe.errors import InputError
-from experiments.sweep import Sweep
+from experiments.composing.sweep import Sweep
 
 SMALL = "scale=fit cluster.device.memory_bytes=25769803776"
 

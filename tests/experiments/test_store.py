@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.attempt import begin, end
-from experiments.record import Cause, Record, RecordError, Status
-from experiments.store import Store, read_record
-from experiments.sweep import Sweep
+from experiments.composing.sweep import Sweep
+from experiments.records.record import Cause, Record, RecordError, Status
+from experiments.records.store import Store, read_record
+from experiments.running.attempt import begin, end
 
 Plan = Callable[..., Sweep]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.sweep import Sweep
+from experiments.composing.sweep import Sweep
 
 Plan = Callable[..., Sweep]
 

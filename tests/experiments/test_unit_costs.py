@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from bitpipe.schedule import Timeline
-from experiments.block import group
-from experiments.execute import run_block
-from experiments.record import Record, Status
-from experiments.store import Store
-from experiments.sweep import Sweep
+from experiments.composing.sweep import Sweep
+from experiments.records.record import Record, Status
+from experiments.records.store import Store
+from experiments.running.block import group
+from experiments.running.execute import run_block
 
 UNIT = "backend=simulate calibration=unit depth=4 micro_batches=4"
 

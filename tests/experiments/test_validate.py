@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bitpipe.errors import InputError
-from experiments.sweep import Sweep
+from experiments.composing.sweep import Sweep
 
 Plan = Callable[..., Sweep]
 

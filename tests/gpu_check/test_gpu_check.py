@@ -17,7 +17,7 @@ from bitpipe.gpu_check import fit, staged_ranks
 from bitpipe.gpu_check.chunks import ChunkTime, time_chunk
 from bitpipe.gpu_check.row import Row, RowTimes, measure_row
 from bitpipe.models import ModelConfig, arithmetic
-from bitpipe.runtime import cuda
+from bitpipe.runtime import device as cuda
 from bitpipe.schedule import Kind
 from bitpipe.simulate import conf, predict
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.processes.pool import Pool
 
 
 @pytest.fixture(scope="session")

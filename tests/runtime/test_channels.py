@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bitpipe.cluster import LAYOUTS, RankLayout
-from bitpipe.runtime.channels import channels_of, check_channels, streams, unordered_pairs
+from bitpipe.runtime.transport.channels import channels_of, check_channels, streams, unordered_pairs
 from bitpipe.schedule import METHODS, Instruction, Kind, Program, ProgramError, ScheduleSpec, generate, lower
 
 TWO_NODES = 16  # devices per node, for D=16 W=2

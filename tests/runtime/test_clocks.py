@@ -12,8 +12,8 @@ from training import RandomData, emulated, job_of, links_of, model_of
 from bitpipe.cluster import LinkClass
 from bitpipe.errors import InputError
 from bitpipe.runtime.block import run_block
-from bitpipe.runtime.clocks import Issue, Nominal, VirtualClock, resolve
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.clocks.clock import Issue, Nominal, VirtualClock, resolve
+from bitpipe.runtime.processes.pool import Pool
 from bitpipe.schedule import Costs, Kind, evaluate, generate
 from bitpipe.simulate import conf, predict
 from bitpipe.simulate.engine import simulate

@@ -14,12 +14,12 @@ from bitpipe.models import ModelConfig
 from bitpipe.models.compiling import compile_layers
 from bitpipe.models.micro_batch import MicroBatch
 from bitpipe.models.transformer import Chunk, build_chunk
-from bitpipe.runtime import cuda
-from bitpipe.runtime.event_clock import EventClock
-from bitpipe.runtime.nccl import open_groups, require_nccl
-from bitpipe.runtime.optimizer import Adam
-from bitpipe.runtime.precision import LossScale
-from bitpipe.runtime.worker import World
+from bitpipe.runtime import device as cuda
+from bitpipe.runtime.clocks.event_clock import EventClock
+from bitpipe.runtime.processes.world import World
+from bitpipe.runtime.training.optimizer import Adam
+from bitpipe.runtime.training.precision import LossScale
+from bitpipe.runtime.transport.nccl import open_groups, require_nccl
 from bitpipe.schedule import Kind
 
 MODEL = ModelConfig(name="small", family="gpt", layers=2, heads=4, hidden=64, sequence=32, vocabulary=128)

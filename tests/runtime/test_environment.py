@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from bitpipe.errors import InputError
-from bitpipe.runtime.environment import rendezvous
+from bitpipe.runtime.processes.environment import rendezvous
 
 SCRIPT = """
 import json, sys
 from training import RandomData, job_of, links_of
 from bitpipe.runtime.block import prepare
-from bitpipe.runtime.environment import run_rank_from_environment
+from bitpipe.runtime.processes.environment import run_rank_from_environment
 job = job_of("dapple", 2, 2, iterations=2)
 runs = prepare([job], clock="virtual", links=[links_of(job)], data=RandomData())
 results = run_rank_from_environment(runs)

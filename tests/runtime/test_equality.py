@@ -24,7 +24,7 @@ from training import (
 from bitpipe.errors import InputError
 from bitpipe.job import Job
 from bitpipe.runtime.block import prepare
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.processes.pool import Pool
 from bitpipe.schedule import METHODS, Action, Instruction, Kind, Placement, Program, Schedule, lower, pipe_of
 
 BOUND = 1e-10

@@ -15,12 +15,12 @@ from bitpipe.models.memory import ActivationMeter
 from bitpipe.models.micro_batch import MicroBatch
 from bitpipe.models.transformer import build_chunk
 from bitpipe.runtime.block import prepare
-from bitpipe.runtime.fused_gradient import fuse, fused_transform
-from bitpipe.runtime.gradients import Flat
 from bitpipe.runtime.member import Member
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.processes.pool import Pool
+from bitpipe.runtime.processes.world import World
 from bitpipe.runtime.target import Target
-from bitpipe.runtime.worker import World
+from bitpipe.runtime.training.fused_gradient import fuse, fused_transform
+from bitpipe.runtime.training.gradients import Flat
 
 CASES = [("gpt", 0.0, False), ("gpt", 0.1, False), ("bert", 0.0, True), ("bert", 0.1, True)]
 

@@ -13,12 +13,12 @@ from training import RandomData, job_of, links_of, model_of
 from bitpipe.job import Job
 from bitpipe.models.transformer import build_chunk
 from bitpipe.runtime.block import prepare
-from bitpipe.runtime.gradients import Flat
 from bitpipe.runtime.member import Member
-from bitpipe.runtime.pool import Pool
-from bitpipe.runtime.precision import LossScale
+from bitpipe.runtime.processes.pool import Pool
+from bitpipe.runtime.processes.world import World
 from bitpipe.runtime.run import Run
-from bitpipe.runtime.worker import World
+from bitpipe.runtime.training.gradients import Flat
+from bitpipe.runtime.training.precision import LossScale
 
 
 @dataclass(frozen=True)

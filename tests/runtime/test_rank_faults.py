@@ -16,7 +16,7 @@ from training import RandomData, job_of, links_of
 
 from bitpipe.errors import InputError
 from bitpipe.runtime.block import run_block
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.processes.pool import Pool
 from bitpipe.runtime.result import RunResult
 from bitpipe.runtime.run import Fault
 from bitpipe.schedule import Kind, ProgramError, generate, lower
@@ -116,7 +116,7 @@ def test_time_is_limited(tmp_path: Path) -> None:
 LAUNCHER = """
 from multiprocessing import forkserver, resource_tracker
 from training import hold
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.processes.pool import Pool
 pool = Pool(2)
 pool.start()
 print(forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid, flush=True)

@@ -10,7 +10,7 @@ from training import RandomData, bytes_alive, job_of, links_of, model_of
 from bitpipe.job import Job
 from bitpipe.models.memory import stage_memory
 from bitpipe.runtime.block import run_block
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.processes.pool import Pool
 from bitpipe.runtime.result import RunResult
 from bitpipe.schedule import Kind
 

@@ -10,7 +10,7 @@ import pytest
 from training import RandomData, job_of, links_of, model_of
 
 from bitpipe.runtime.block import run_block
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.processes.pool import Pool
 from bitpipe.schedule import Costs, evaluate, generate, lower, peak_activations
 from bitpipe.schedule.search import measured_costs, search
 

@@ -14,12 +14,12 @@ from training import RandomData, emulated, free_links, job_of, links_of, model_o
 
 from bitpipe.job import Job
 from bitpipe.runtime.block import finished, run_block
-from bitpipe.runtime.clocks import Nominal
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.clocks.clock import Nominal
+from bitpipe.runtime.processes.pool import Pool
 from bitpipe.runtime.result import RunResult
 from bitpipe.runtime.run import Run
-from bitpipe.runtime.stash import Stash
 from bitpipe.runtime.train import train_block
+from bitpipe.runtime.training.stash import Stash
 from bitpipe.schedule import generate, lower, peak_activations
 
 QUICK = Nominal(forward=1e-3, backward=2e-3)

@@ -12,11 +12,11 @@ from test_equality import BOUND, reference_of
 from training import RandomData, job_of, links_of, train_on_ranks, worst_difference
 
 from bitpipe.errors import InputError
-from bitpipe.runtime import cuda
+from bitpipe.runtime import device as cuda
 from bitpipe.runtime.block import prepare, run_block
-from bitpipe.runtime.pool import Pool
-from bitpipe.runtime.staged import Outbox
+from bitpipe.runtime.processes.pool import Pool
 from bitpipe.runtime.target import Target
+from bitpipe.runtime.transport.staged import Outbox
 from bitpipe.schedule import Kind
 
 STAGED = Target(device="cpu", transport="staged")
@@ -168,7 +168,7 @@ def test_messages_start_after_their_copies_in_order() -> None:
 
 def train_slowly(world: Any, run: Any) -> Any:
     """Train with copies that never end by themselves."""
-    import bitpipe.runtime.transport as transport
+    import bitpipe.runtime.transport.transport as transport
 
     real, transport.Host = transport.Host, SlowDevice  # type: ignore[misc]
     try:

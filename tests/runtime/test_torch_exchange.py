@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from torch_runtime import gradient_difference
 
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.processes.pool import Pool
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from bitpipe.runtime.pool import Pool
-from bitpipe.runtime.worker import World
+from bitpipe.runtime.processes.pool import Pool
+from bitpipe.runtime.processes.world import World
 from bitpipe.schedule import Kind
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from training import RandomData, job_of, links_of
 
-from bitpipe.runtime import clocks
 from bitpipe.runtime.block import run_block
-from bitpipe.runtime.clocks import VirtualClock
-from bitpipe.runtime.pool import Pool
-from bitpipe.runtime.yardstick import UNIT, Yardstick
+from bitpipe.runtime.clocks.clock import VirtualClock
+from bitpipe.runtime.clocks.clock import clock as clocks
+from bitpipe.runtime.clocks.yardstick import UNIT, Yardstick
+from bitpipe.runtime.processes.pool import Pool
 
 LINKS = links_of(job_of("dapple", 4, 4, layout="sequential"), devices_per_node=2)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
-from bitpipe.runtime.worker import World
+from bitpipe.runtime.processes.world import World
 from bitpipe.schedule import ScheduleSpec, generate, to_torch_csv
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))

@@ -19,12 +19,12 @@ from bitpipe.models import ModelConfig, partition
 from bitpipe.models.micro_batch import IGNORE, MicroBatch
 from bitpipe.models.transformer import Chunk, build_chunk
 from bitpipe.runtime.block import run_block
-from bitpipe.runtime.clocks import Nominal
+from bitpipe.runtime.clocks.clock import Nominal
 from bitpipe.runtime.member import Member
-from bitpipe.runtime.pool import Pool
+from bitpipe.runtime.processes.pool import Pool
+from bitpipe.runtime.processes.world import World
 from bitpipe.runtime.result import RunResult
 from bitpipe.runtime.run import Run
-from bitpipe.runtime.worker import World
 from bitpipe.schedule import ScheduleSpec
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import yaml
 
-from experiments.record import Record
-from experiments.store import Store
+from experiments.records.record import Record
+from experiments.records.store import Store
 from slurm.folder import SweepFolder, find
 
 ROOT = Path(__file__).resolve().parents[2]

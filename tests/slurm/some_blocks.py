@@ -12,9 +12,9 @@ from bitpipe.cluster import Cluster
 from bitpipe.job import Job
 from bitpipe.models import ModelConfig
 from bitpipe.schedule.spec import ScheduleSpec
-from experiments.block import Block
 from experiments.cell import Cell
-from experiments.settings import RunSettings
+from experiments.composing.settings import RunSettings
+from experiments.running.block import Block
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cluster_user import TWO_RANKS, User, wait_for
 
-from experiments.record import Record, Status
+from experiments.records.record import Record, Status
 from slurm.client import details
 from slurm.testcluster import TestCluster
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from some_blocks import block
 
 from bitpipe.errors import InputError
-from experiments.store import short
+from experiments.records.store import short
 from slurm.folder import Submitted, SweepFolder, find
 from slurm.journal import Journal
 from slurm.plan import Request

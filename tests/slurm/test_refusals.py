@@ -12,8 +12,8 @@ from cluster_user import TWO_RANKS, User
 from some_blocks import block, cell
 
 from bitpipe.errors import InputError
-from experiments.block import Block
-from experiments.settings import RunSettings
+from experiments.composing.settings import RunSettings
+from experiments.running.block import Block
 from slurm import client, snapshot, submit
 from slurm.folder import SweepFolder
 from slurm.settle import look

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from some_blocks import block
 
-from experiments.settings import RunSettings
+from experiments.composing.settings import RunSettings
 from slurm import client, show
 from slurm.client import JobState
 from slurm.folder import Submitted, SweepFolder

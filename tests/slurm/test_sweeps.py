@@ -15,7 +15,7 @@ import yaml
 from cluster_user import ROOT, TWO_RANKS, User, wait_for
 
 from bitpipe.cluster import Cluster
-from experiments.record import Status
+from experiments.records.record import Status
 from slurm import snapshot
 from slurm.client import states
 from slurm.settle import look

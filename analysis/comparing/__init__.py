@@ -1,0 +1,1 @@
+"""Result sets side by side: comparison, verification, grids of rows."""

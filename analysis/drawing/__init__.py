@@ -1,0 +1,1 @@
+"""Pictures and printed output: style, labels, rendering."""

@@ -1,0 +1,1 @@
+"""How a rank tells the time."""

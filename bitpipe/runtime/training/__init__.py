@@ -1,0 +1,1 @@
+"""Forward, backward, gradients and the optimizer step of one rank."""

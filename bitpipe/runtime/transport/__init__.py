@@ -1,0 +1,1 @@
+"""How messages and sums travel between ranks: gloo, NCCL, staged through the host."""

@@ -1,0 +1,1 @@
+"""From a command line to validated cells: configuration, composition, choice of backend."""

@@ -1,0 +1,152 @@
+"""A sweep: every cell composed and validated before the first one starts or is submitted.
+
+A launcher plugin needs only this::
+
+    sweep = plan(load, job_overrides, launcher="slurm")   # raises InputError, starts nothing
+    … run or submit sweep.blocks …
+    finish(sweep)                                            # raises SweepFailed
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from bitpipe.errors import InputError
+from experiments.cell import Cell
+from experiments.composing.compose import ROOT, cell_of, settings_of
+from experiments.composing.composition import Composer, Load
+from experiments.composing.settings import RunSettings
+from experiments.composing.shrinking import resized, sizes
+from experiments.composing.validate import validate, validate_settings
+from experiments.running.block import Block, group
+from experiments.running.data import data_name
+
+SILENCE = 5.0  # seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One combination of a sweep's grid.
+
+    Attributes:
+        overrides: what the command line would have to say.
+        cell: the cell there.
+        refusal: why it cannot run, if the experiment takes that for a result.
+    """
+
+    overrides: tuple[str, ...]
+    cell: Cell
+    refusal: InputError | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """All points of an experiment, validated.
+
+    Attributes:
+        experiment: its name.
+        title: one line for people.
+        stamp: names its manifest, unique among concurrent sweeps.
+        points: in grid order.
+        settings: how to run the cells.
+        dry_run: list, start nothing.
+        config: the first cell's configuration as plain data, for settings that a launcher reads.
+    """
+
+    experiment: str
+    title: str
+    stamp: str
+    points: tuple[Point, ...]
+    settings: RunSettings
+    dry_run: bool = False
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """The cells that can run, each once, in grid order."""
+        return tuple({point.cell.id: point.cell for point in self.points if not point.refusal}.values())
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The same cells as blocks."""
+        return tuple(group(self.experiment, self.cells, self.settings))
+
+
+def plan(
+    load: Load,
+    jobs: Sequence[Sequence[str]],
+    *,
+    launcher: str = "local",
+    say: Callable[[str], None] = print,
+) -> Sweep:
+    """Compose and validate every job of a sweep.
+
+    Args:
+        load: from overrides to a configuration, as Hydra's ``load_sweep_config``.
+        jobs: the overrides of each job.
+        launcher: ``local`` or ``slurm``; for the records.
+        say: told now and then how far it is; searched orders take their time.
+
+    Raises:
+        InputError: a cell cannot run (one line, the first such cell and how many there are),
+            or a setting is wrong. Nothing was started.
+    """
+    compose = Composer(load, ROOT / "conf")
+    points: list[Point] = []
+    errors: list[tuple[Sequence[str], InputError]] = []
+    first: Mapping[str, Any] | None = None
+    spoken = time.monotonic()
+    for number, overrides in enumerate(jobs):
+        if time.monotonic() - spoken > SILENCE:
+            spoken = time.monotonic()
+            say(f"checked {number} of {len(jobs)} cells, nothing started yet")
+        config = compose(overrides)
+        if first is None:
+            first = config
+            settings = settings_of(config, launcher)
+            validate_settings(settings, config["backend"]["name"])
+        cell = cell_of(config)
+        refusal = None
+        try:
+            validate(cell)
+        except InputError as error:
+            if config["experiment"]["invalid"] == "record":
+                refusal = error
+            else:
+                errors.append((overrides, error))
+        points.append(Point(overrides=tuple(overrides), cell=cell, refusal=refusal))
+    if first is None:
+        raise InputError("sweep", "empty", "at least one cell")
+    if errors:
+        raise _in_sweep(errors, len(jobs))
+    if first["scale"] is not None:
+        siblings = sizes((point.cell for point in points if not point.refusal), first["scale"])
+        points = [replace(point, cell=resized(point.cell, siblings)) for point in points]
+    points = [replace(point, cell=_with_data(point.cell, settings)) for point in points]
+    return Sweep(
+        experiment=first["experiment"]["name"],
+        title=first["experiment"]["title"],
+        stamp=f"{datetime.now():%Y%m%d-%H%M%S-%f}-{os.getpid()}",
+        points=tuple(points),
+        settings=settings,
+        dry_run=first["dry_run"],
+        config=first,
+    )
+
+
+def _with_data(cell: Cell, settings: RunSettings) -> Cell:
+    return replace(cell, data=data_name(settings, cell.job.model, cell.backend))
+
+
+def _in_sweep(errors: Sequence[tuple[Sequence[str], InputError]], cells: int) -> InputError:
+    overrides, error = errors[0]
+    if cells == 1:
+        return error
+    where = f"{len(errors)} of {cells} cells cannot run, first: {' '.join(overrides)}"
+    return InputError(error.key, error.value, error.allowed, "; ".join(filter(None, (error.hint, where))))

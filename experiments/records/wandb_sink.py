@@ -1,0 +1,193 @@
+"""wandb's copy of an attempt: a sink, never the only record, and never a reason to fail.
+
+It is written after the attempt, from the same rows as the ranks' own logs, so it can neither
+slow a measurement down nor end it. The first thing that goes wrong ends it; the record says what that
+was. A wandb that hangs, wherever that is, is given up after :data:`PATIENCE_S`; then, and after a failure
+that took long, for the rest of this process. ``wandb sync --yes DIR`` uploads an offline run later.
+"""
+
+from __future__ import annotations
+
+import netrc
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+
+from experiments.composing.settings import WandbSettings
+from experiments.records.record import Record, plain
+from experiments.records.wandb_timeline import log_timeline
+
+PATIENCE_S = 25.0
+"""For all that wandb does about one attempt."""
+IMPATIENCE_S = 5.0
+"""A wandb that takes longer to fail is not asked again: a sweep has many attempts."""
+PROBE_S = 5.0
+_given_up: list[str] = []
+ENVIRONMENT = {
+    "WANDB_SILENT": "true",
+    "WANDB_CONSOLE": "off",
+    "WANDB_X_DISABLE_STATS": "true",
+    "WANDB_X_TRANSACTION_LOG_FLUSH_INTERVAL": "1",
+    "WANDB_INIT_TIMEOUT": "20",
+    "WANDB_FINISH_TIMEOUT": "20",  # 0 would wait for ever
+    "WANDB_X_SERVICE_WAIT": "20",
+}
+"""Set before wandb is imported, unless the user has set them."""
+
+
+def publish(
+    record: Record, rows: Sequence[Mapping[str, Any]], folder: Path, settings: WandbSettings
+) -> dict[str, Any]:
+    """Write one run: configuration, one row per iteration, summary, tags, one iteration's timeline.
+
+    Args:
+        record: the attempt.
+        rows: per iteration what the ranks logged, reduced over ranks.
+        folder: the attempt's folder; the run goes to ``wandb`` below it.
+        settings: where to.
+
+    Returns:
+        The record's ``wandb`` entry: what happened. Nothing is raised.
+    """
+    if settings.mode == "disabled":
+        return {"state": "off"}
+    for key, value in ENVIRONMENT.items():
+        os.environ.setdefault(key, value)
+    if _given_up:
+        return {"state": "broken", "directory": None, "error": f"switched off: {_given_up[0]}"}
+    found: list[dict[str, Any]] = []
+    work = threading.Thread(
+        target=lambda: found.append(_published(record, rows, folder, settings)), daemon=True
+    )
+    begun = time.monotonic()
+    work.start()
+    work.join(PATIENCE_S)
+    if work.is_alive():
+        _given_up.append(f"wandb had not finished {record.cell}-a{record.attempt} after {PATIENCE_S:g} s")
+        _kill_service()  # what waits for it wakes up with an error, also when this process ends
+        return {"state": "broken", "directory": None, "error": _given_up[0]}
+    if found[0]["state"] == "broken" and time.monotonic() - begun > IMPATIENCE_S:
+        _given_up.append(f"wandb took {time.monotonic() - begun:.0f} s to fail: {found[0]['error']}"[:500])
+    return found[0]
+
+
+def _published(
+    record: Record, rows: Sequence[Mapping[str, Any]], folder: Path, settings: WandbSettings
+) -> dict[str, Any]:
+    mode, note = settings.mode, None
+    try:
+        if mode == "online":
+            note = _why_offline()
+            mode = "offline" if note else mode
+        directory = _write(record, rows, folder, settings, mode)
+    except Exception as error:  # whatever it is, the attempt's own result stands
+        return {"state": "broken", "directory": None, "error": f"{type(error).__name__}: {error}"[:500]}
+    return {"state": mode, "directory": directory, "error": note}
+
+
+def _kill_service() -> None:
+    """Kill wandb's own process below this one."""
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if child.name().startswith("wandb"):
+                child.kill()
+        except psutil.Error:
+            continue
+
+
+def _write(
+    record: Record,
+    rows: Sequence[Mapping[str, Any]],
+    folder: Path,
+    settings: WandbSettings,
+    mode: str,
+) -> str:
+    import wandb
+
+    identity, schedule = record.identity, record.identity["job"]["schedule"]
+    run = wandb.init(
+        mode="online" if mode == "online" else "offline",
+        dir=folder,
+        project=settings.project,
+        entity=settings.entity,
+        group=record.experiment,
+        job_type=identity["backend"],
+        id=f"{record.cell}-a{record.attempt}",
+        name=f"{schedule['method']} D{schedule['depth']} N{schedule['micro_batches']} {record.cell}",
+        tags=_tags(record),
+        config=plain({**identity, **_about(record)}),
+        reinit="finish_previous",
+        settings=wandb.Settings(
+            save_code=False, disable_git=True, disable_job_creation=True, x_disable_meta=True
+        ),
+    )
+    try:
+        directory = Path(run.dir).resolve()
+        if not directory.is_relative_to(folder.resolve()):  # wandb moves to the temp dir in silence
+            raise OSError(f"the attempt's folder cannot be written, wandb chose {directory.parent.name}")
+        for step, row in enumerate(rows):
+            run.log(plain(dict(row)), step=step)
+        run.summary.update(_summary(record))
+        log_timeline(run, record, folder, max(0, len(rows) - 1))
+    finally:
+        run.finish(exit_code=0 if record.status == "ok" else 1)
+    return str(directory.parent.relative_to(folder.resolve()))
+
+
+def _about(record: Record) -> dict[str, Any]:
+    """What the record says besides its results; with the summary, a reader has the record again."""
+    names = ("cell", "attempt", "experiment", "labels", "provenance", "started", "finished")
+    return {name: getattr(record, name) for name in names}
+
+
+def _tags(record: Record) -> list[str]:
+    job = record.identity["job"]
+    names = [record.origin, record.status, job["schedule"]["method"], job["model"]["name"]]
+    return [str(name) for name in [*names, *record.labels.values()]]
+
+
+def _summary(record: Record) -> dict[str, Any]:
+    """Scalars as they are; the vectors over devices once, here."""
+    summary: dict[str, Any] = {"status": record.status.value, "origin": record.origin.value}
+    if record.cause:
+        summary["cause"] = record.cause.message
+    summary |= {f"metrics/{name}": value for name, value in record.metrics.items()}
+    summary |= {f"devices/{name}": list(values) for name, values in record.devices.items()}
+    peaks = [peak for peak in record.devices.get("peak_memory_bytes", ()) if peak is not None]
+    if peaks:  # dashboards cannot draw a vector
+        summary |= {"memory/min_bytes": min(peaks), "memory/mean_bytes": fmean(peaks)}
+        summary["memory/max_bytes"] = max(peaks)
+    result: dict[str, Any] = plain(summary)
+    return result
+
+
+def _why_offline() -> str | None:
+    """Why an online run is written offline instead; None if the server answers."""
+    import wandb
+
+    settings = wandb.setup().settings
+    address = urlsplit(str(settings.base_url))
+    if not (settings.api_key or _in_netrc(address.hostname or "")):
+        return "no API key: written offline, upload with wandb sync"
+    port = address.port or (443 if address.scheme == "https" else 80)
+    try:
+        socket.create_connection((address.hostname or "", port), timeout=PROBE_S).close()
+    except OSError as error:
+        return f"server not reachable ({error}): written offline, upload with wandb sync"
+    return None
+
+
+def _in_netrc(host: str) -> bool:
+    """Whether ``wandb login`` has left a key for the server."""
+    try:
+        return netrc.netrc().authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

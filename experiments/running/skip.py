@@ -1,0 +1,59 @@
+"""Which cells of a sweep still have to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from experiments.composing.sweep import Sweep
+from experiments.records.provenance import code
+from experiments.records.record import Record, Status
+from experiments.records.record_line import line_of
+from experiments.records.store import Store
+from experiments.running.block import Block
+from experiments.running.repeats import count
+
+FEW = 8
+"""So many skipped cells are shown one by one."""
+
+
+def pending(sweep: Sweep, say: Callable[[str], None]) -> list[Block]:
+    """The blocks that still have to run, without the cells that have a finished record.
+
+    Says how many are skipped, what the records of a few say, and how many come from another or a
+    dirty revision.
+    """
+    if sweep.settings.rerun:
+        return list(sweep.blocks)
+    store = Store(sweep.settings.results)
+    found = {cell.id: record for cell in sweep.cells if (record := store.finished(cell.id))}
+    done = {id: record for id, record in found.items() if _precise(record, sweep.settings.repeats)}
+    if len(found) > len(done):
+        few = len(found) - len(done)
+        say(f"{few} of {len(sweep.cells)} cells have fewer than {sweep.settings.repeats} repeats: run again")
+    if done:
+        say(f"{len(done)} of {len(sweep.cells)} cells are finished and skipped (rerun=true runs them again)")
+    if len(done) <= FEW:
+        skipped = [cell for cell in sweep.cells if cell.id in done]
+        for number, cell in enumerate(skipped, 1):
+            say(f"{line_of(done[cell.id], str(cell), number=number, of=len(skipped))}, from its record")
+    foreign = sum(_foreign(record) for record in done.values())
+    if foreign:
+        say(f"warning: {foreign} of those come from another or a dirty revision of the code")
+    blocks = []
+    for block in sweep.blocks:
+        left = tuple(cell for cell in block.cells if cell.id not in done)
+        if left:
+            blocks.append(replace(block, cells=left))
+    return blocks
+
+
+def _precise(record: Record, repeats: int) -> bool:
+    """Whether a record holds as many repeats as are asked for; what cannot run needs none."""
+    return record.status is not Status.OK or count(record.metrics) >= repeats
+
+
+def _foreign(record: Record) -> bool:
+    revision, dirty = code()
+    made = record.provenance
+    return bool(made["dirty"] or dirty or made["revision"] != revision)
