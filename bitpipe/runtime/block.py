@@ -11,7 +11,6 @@ from bitpipe.data import Dataset
 from bitpipe.errors import InputError
 from bitpipe.job import Job
 from bitpipe.runtime.clocks.clock import CLOCKS, Nominal
-from bitpipe.runtime.plan import check_embedding
 from bitpipe.runtime.processes.failure import RankFailure
 from bitpipe.runtime.processes.pool import Pool
 from bitpipe.runtime.result import RankReport, RunResult
@@ -125,8 +124,6 @@ def prepare(
                 generate(job.schedule), sync=job.sync, width=job.width, tied=job.model.tied_embeddings
             )
         check(program)
-        if job.model.tied_embeddings:
-            check_embedding(program)
         if target is not None and target.transport == "nccl":
             check_channels(program, links[number].layout)
         if links[number].layout.size != job.ranks:

@@ -12,7 +12,6 @@ from functools import cached_property
 from bitpipe.cluster import RankLayout
 from bitpipe.errors import InputError
 from bitpipe.schedule.action import Action, Kind
-from bitpipe.schedule.errors import ProgramError
 from bitpipe.schedule.program import Program
 
 Message = tuple[Kind, int, int, int]
@@ -142,33 +141,6 @@ def issues_of(actions: Sequence[Action], groups: Mapping[Group, tuple[int, ...]]
         if action.kind in COLLECTIVES and group_of(action) in groups:
             last[group_of(action)] = position
     return {position: group for group, position in sorted(last.items(), key=lambda item: item[1])}
-
-
-def check_embedding(program: Program) -> None:
-    """A tied embedding is summed over replicas after its last use on the device, also by the head.
-
-    Raises:
-        ProgramError: an all-reduce that covers the embedding starts too early.
-    """
-    placement = program.schedule.placement
-    ends = (0, placement.stages - 1)
-    for device, row in enumerate(program.rows):
-        actions = [instruction.action for instruction in row]
-        tie = any(action.kind is Kind.TIE for action in actions)
-        for position, action in enumerate(actions):
-            if action.kind is not (Kind.TIE if tie else Kind.SYNC) or action.stage != 0:
-                continue
-            later = [
-                other
-                for other in actions[position:]
-                if other.kind in (Kind.B, Kind.W)
-                and other.stage in ends
-                and (tie or other.pipe == action.pipe)
-            ]
-            if later:
-                raise ProgramError(
-                    f"device {device}: {action} starts before {later[0]} has used the embedding"
-                )
 
 
 def release_points(program: Program) -> tuple[dict[int, list[int]], ...]:

@@ -34,6 +34,8 @@ def check(program: Program) -> None:
     buffers(program)
     executes(program)
     collectives(program)
+    if program.tied:
+        embedding(program)
 
 
 def check_schedule(schedule: Schedule) -> None:
@@ -268,6 +270,21 @@ def collectives(program: Program) -> None:
             pipe, stage = divmod(min(syncs.keys() ^ wanted), stages)
             missing = Action(Kind.SYNC, -1, stage, pipe)
             raise ProgramError(f"device {device}: {missing} is missing, or has no place there")
+
+
+def embedding(program: Program) -> None:
+    """A tied embedding is summed over replicas after its last use on the device, also by the head."""
+    ends = (0, program.schedule.placement.stages - 1)
+    for device, row in enumerate(program.rows):
+        actions = [instruction.action for instruction in row]
+        tie = any(action.kind is Kind.TIE for action in actions)
+        for position, action in enumerate(actions):
+            if action.kind is not (Kind.TIE if tie else _SYNC) or action.stage != 0:
+                continue
+            for later in actions[position:]:
+                uses = later.kind in (_B, _W) and later.stage in ends
+                if uses and (tie or later.pipe == action.pipe):
+                    _fail(program, device, position, f"{action} starts before {later} has used the embedding")
 
 
 def _actions(program: Program) -> list[list[Action]]:

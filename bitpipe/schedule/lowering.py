@@ -87,7 +87,7 @@ def lower(schedule: Schedule, *, sync: str, width: int = 1, tied: bool = False) 
         order: tuple[int, ...] = ()
         points: list[list[Point]] = [[] for _ in rows]
     else:
-        order = sync_order(codes, end, width)
+        order = sync_order(codes, end, width, shared=tied and not needs_tie(placement, tied))
         points = sync_points(codes, rows, places, order, tied=tied, late=sync == "late")
     return Program(
         schedule=schedule,
@@ -95,6 +95,7 @@ def lower(schedule: Schedule, *, sync: str, width: int = 1, tied: bool = False) 
         slots=counts,
         sync=sync,
         sync_order=order,
+        tied=tied,
     )
 
 
@@ -176,10 +177,13 @@ def last_use(consumer: int, length: int, stages: int) -> int:
     return consumer - step + length - 1 - stage
 
 
-def sync_order(codes: Codes, end: list[float], width: int) -> tuple[int, ...]:
-    """Stages by the time at which the last of their replicas finishes its last backward.
+def sync_order(codes: Codes, end: list[float], width: int, *, shared: bool = False) -> tuple[int, ...]:
+    """Stages by the time at which the gradient of the last of their replicas is final.
 
     One order for all devices: their collectives can never wait for each other in a circle.
+
+    Args:
+        shared: first and last stage share their device's embedding, whose gradient stage 0 sums.
     """
     if width * len(codes.placement.pipes) == 1:
         return ()
@@ -190,6 +194,8 @@ def sync_order(codes: Codes, end: list[float], width: int) -> tuple[int, ...]:
             code = micro_batch * length + length - 1 - stage
             if end[code] > ready[stage]:
                 ready[stage] = end[code]
+    if shared:
+        ready[0] = max(ready[0], ready[-1])
     return tuple(sorted(range(codes.stages), key=lambda stage: (ready[stage], stage)))
 
 
@@ -204,7 +210,8 @@ def sync_points(
     """Per device, where its all-reduces start, in ``order``; TIE comes after all of them.
 
     A stage's gradient is ready after the device's last backward of it, but an all-reduce waits for
-    those before it in the order. Stage 0 finishes last, and the embedding with it.
+    those before it in the order. Without TIE the all-reduce of stage 0 covers the embedding also for
+    the last stage, which lies on the same device.
     """
     placement, length = codes.placement, codes.length
     last: dict[tuple[int, int], int] = {}
@@ -215,6 +222,10 @@ def sync_points(
             if done > last.get(key, 0):
                 last[key] = done
     tie = needs_tie(placement, tied)
+    if tied and not tie:
+        for pipe in placement.pipes:
+            first, head = (pipe, 0), (pipe, codes.stages - 1)
+            last[first] = max(last.get(first, 0), last.get(head, 0))
     points: list[list[Point]] = []
     for device, row in enumerate(rows):
         held = placement.chunks_of(device)

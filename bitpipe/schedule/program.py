@@ -38,6 +38,7 @@ class Program:
         sync: ``eager``, ``late`` or ``none``.
         sync_order: the stages in the order in which every rank issues their all-reduces
             (restricted to the stages that it holds).
+        tied: whether first and last stage share the embedding.
     """
 
     schedule: Schedule
@@ -45,3 +46,4 @@ class Program:
     slots: tuple[int, ...]
     sync: str
     sync_order: tuple[int, ...]
+    tied: bool = False

@@ -14,6 +14,7 @@ from bitpipe.schedule import (
     Kind,
     Program,
     ProgramError,
+    Schedule,
     ScheduleSpec,
     check,
     check_schedule,
@@ -89,6 +90,34 @@ def test_a_tied_embedding_on_two_devices_has_an_all_reduce_of_its_own() -> None:
     assert not any(i.action.kind is Kind.TIE for row in program(tied=True).rows for i in row)
     cyclic = program(tied=True, placement="cyclic")
     assert [sum(i.action.kind is Kind.TIE for i in row) for row in cyclic.rows] == [1, 0, 0, 1]
+
+
+def late(schedule: Schedule, stage: int) -> Schedule:
+    """The weight gradients of a stage as the last actions of their devices."""
+    rows = [
+        tuple(sorted(row, key=lambda action: action.kind is Kind.W and action.stage == stage))
+        for row in schedule.orders
+    ]
+    return replace(schedule, orders=tuple(rows), cap=None)
+
+
+@pytest.mark.parametrize("stage", range(8))
+@pytest.mark.parametrize("sync", ["eager", "late"])
+@pytest.mark.parametrize("placement", ["v", "cyclic"])
+def test_an_all_reduce_waits_for_weight_gradients_wherever_they_stand(
+    stage: int, sync: str, placement: str
+) -> None:
+    """Also for the head's, which under V falls into the embedding that stage 0 sums."""
+    spec = ScheduleSpec(method="bitpipe", depth=4, micro_batches=8, placement=placement, split_backward=True)
+    check(lower(late(generate(spec), stage), sync=sync, tied=True))
+
+
+def test_an_embedding_summed_before_the_head_has_used_it_is_refused() -> None:
+    spec = ScheduleSpec(method="bitpipe", depth=4, micro_batches=4, split_backward=True)
+    untied = lower(late(generate(spec), 7), sync="eager")
+    check(untied)
+    with pytest.raises(ProgramError, match=r"SYNC@0. starts before W\d@7. has used the embedding"):
+        check(replace(untied, tied=True))
 
 
 def test_a_device_reuses_receive_buffers() -> None:
