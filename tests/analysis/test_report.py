@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,8 +12,6 @@ from analysis.__main__ import main
 from analysis.load.results import Results
 from analysis.registry import artefacts
 from analysis.report import write_report
-
-chromium = pytest.mark.skipif(not shutil.which("chromium"), reason="needs Debian's chromium")
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +50,7 @@ def test_without_results_there_is_one_clear_line(tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().err.strip().count("\n") == 0
 
 
-@chromium
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_it_loads_without_errors_and_asks_for_nothing(page: Browser, report: Path) -> None:
     assert page.of("Runtime.exceptionThrown") == []
     assert [one for one in page.of("Log.entryAdded") if one["entry"]["level"] == "error"] == []
@@ -65,8 +61,7 @@ def test_it_loads_without_errors_and_asks_for_nothing(page: Browser, report: Pat
     assert page.run("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
 
 
-@chromium
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_it_can_be_read_on_a_narrow_screen(page: Browser) -> None:
     page.width(360)
     assert page.run("document.documentElement.scrollWidth") <= 360
@@ -74,8 +69,7 @@ def test_it_can_be_read_on_a_narrow_screen(page: Browser) -> None:
     page.width(1200)
 
 
-@chromium
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_it_can_be_used_with_the_keyboard(page: Browser) -> None:
     page.press("Tab", 9)
     assert page.run("document.activeElement.className") == "skip"
@@ -89,8 +83,7 @@ def test_it_can_be_used_with_the_keyboard(page: Browser) -> None:
     assert page.run(f"{out_of_reach}.length") == 0
 
 
-@chromium
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_everything_has_a_name_for_who_cannot_see_it(page: Browser) -> None:
     nodes = page.call("Accessibility.getFullAXTree")["nodes"]
     wanted = {"link", "button", "image", "img", "region", "heading"}

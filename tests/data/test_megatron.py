@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +16,7 @@ from bitpipe.errors import InputError
 from bitpipe.models.micro_batch import IGNORE
 from tests.data.conftest import small
 
-# Looked up, not imported: that would take seconds whenever tests are collected.
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("megatron") is None, reason="needs megatron-core (the extra 'megatron')"
-)
+pytestmark = pytest.mark.needs("megatron")
 
 SAMPLES = 24
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -61,8 +60,7 @@ document.title += " || " + tip.textContent.split("\\n")[0];
 </script>"""
 
 
-@pytest.mark.browser
-@pytest.mark.skipif(not shutil.which("chromium"), reason="needs Debian's chromium")
+@pytest.mark.needs("chromium")
 def test_a_browser_draws_it_and_answers_pointer_and_buttons(tmp_path):
     path = tmp_path / "page.html"
     html = page([panel(sync=1.5, title="BitPipe")], "BitPipe")

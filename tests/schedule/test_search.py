@@ -42,6 +42,7 @@ def v_problem(depth: int, count: int, cap: int | None = None, split: bool = Fals
     ("depth", "count", "split", "makespan"),
     [(4, 4, False, 14), (4, 8, False, 25.5), (6, 6, False, 22), (8, 8, False, 30), (4, 4, True, 12.5)],
 )
+@pytest.mark.needs("search")
 def test_the_solver_proves_known_makespans_best(depth: int, count: int, split: bool, makespan: float) -> None:
     """Without a hint, and without our own lower bound."""
     problem = v_problem(depth, count, split=split)
@@ -52,6 +53,7 @@ def test_the_solver_proves_known_makespans_best(depth: int, count: int, split: b
 
 
 @pytest.mark.slow  # 10 to 60 s
+@pytest.mark.needs("search")
 def test_the_solver_proves_the_cost_of_the_cap() -> None:
     problem = v_problem(4, 8, cap=8)
     proof = prove(problem, seconds=240)
@@ -59,6 +61,7 @@ def test_the_solver_proves_the_cost_of_the_cap() -> None:
     assert problem.units(proof.bound) == 26
 
 
+@pytest.mark.needs("search")
 def test_a_proof_at_transfer_costs_is_an_order_that_the_simulator_confirms() -> None:
     found = search(spec(4, 4), Costs(transfer=0.1), effort=20_000, exact_seconds=120)
     assert found.proved
@@ -66,6 +69,7 @@ def test_a_proof_at_transfer_costs_is_an_order_that_the_simulator_confirms() -> 
     assert evaluate(found.schedule, Costs(transfer=0.1)).makespan == pytest.approx(found.makespan)
 
 
+@pytest.mark.needs("search")
 def test_an_impossible_cap_is_named() -> None:
     with pytest.raises(InputError, match="cap=1: no order"):
         prove(v_problem(2, 2, cap=1), seconds=30)
