@@ -33,9 +33,7 @@ MISSING = pytest.StashKey[Counter[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--skipped-to", type=Path, help="write the skipped tests there: pytest @FILE"
-    )
+    parser.addoption("--skipped-to", type=Path, help="write the skipped tests there: pytest @FILE")
 
 
 def pytest_configure(config: pytest.Config) -> None:
