@@ -6,7 +6,6 @@ from bitpipe.errors import InputError, choose
 from bitpipe.schedule.bounds import early_forward_cap
 from bitpipe.schedule.codes import Codes
 from bitpipe.schedule.collector import paused
-from bitpipe.schedule.evaluation import Costs
 from bitpipe.schedule.methods import METHODS, Method, Plan
 from bitpipe.schedule.own import is_own, own_method, own_schedule
 from bitpipe.schedule.placement import PLACEMENTS, Placement
@@ -26,11 +25,8 @@ def method_of(spec: ScheduleSpec) -> Method:
 
 
 @paused()
-def generate(spec: ScheduleSpec, costs: Costs | None = None) -> Schedule:
-    """Build the schedule that ``spec`` names; with ``costs``, the best order known at these costs.
-
-    That order has the placement of the method's own and keeps within its memory, and at these costs it
-    is never slower (:func:`bitpipe.schedule.search.search` says more).
+def generate(spec: ScheduleSpec) -> Schedule:
+    """Build the schedule that ``spec`` names, in the method's own order.
 
     An odd D is scheduled, too (section 1.1), where two directions meet on the middle device; what
     trains needs an even one, see ``Method.needs``.
@@ -39,10 +35,6 @@ def generate(spec: ScheduleSpec, costs: Costs | None = None) -> Schedule:
         InputError: the spec is impossible; one line with the nearest valid values.
         ProgramError: a user's own schedule is wrong.
     """
-    if costs is not None:
-        from bitpipe.schedule.search import search  # which generates what it starts from
-
-        return search(spec, costs).schedule
     if is_own(spec.method):
         return own_schedule(spec)
     method = method_of(spec)

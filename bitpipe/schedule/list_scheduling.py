@@ -36,6 +36,7 @@ class Graph:
     opens: bytearray  # how many chunks of activations the code takes
     closes: bytearray  # how many it gives back
     depth: int
+    transfer: int = 0  # ticks of a message to another device
 
     def reversed(self) -> Graph:
         return Graph(
@@ -46,6 +47,7 @@ class Graph:
             opens=self.closes,
             closes=self.opens,
             depth=self.depth,
+            transfer=self.transfer,
         )
 
 
@@ -91,17 +93,34 @@ def build_graph(codes: Codes) -> Graph:
     )
 
 
-def list_pass(graph: Graph, priority: Sequence[int], cap: int | None) -> Placed | None:
+def list_pass(
+    graph: Graph,
+    priority: Sequence[float],
+    cap: int | None,
+    *,
+    in_order: bool = False,
+    patient: bool = False,
+) -> Placed | None:
     """One event-driven pass; smaller priority first, ties by code.
+
+    Args:
+        graph: what to schedule.
+        priority: of every code.
+        cap: most chunks that a device may hold.
+        in_order: a device takes its chunks strictly by priority. Such a pass cannot deadlock if the
+            priorities are the starts of an order within the cap: of what has not been done yet,
+            the first by that order has its input, and what it follows on its device is done.
+        patient: a device rather waits for a message under way than starts what comes after it.
 
     Returns:
         The makespan in ticks and every code's start, or None if the cap deadlocks it.
     """
-    total, depth = len(priority), graph.depth
+    total, depth, transfer = len(priority), graph.depth, graph.transfer
     devices, ticks, after = graph.devices, graph.ticks, graph.after
     opens, closes = graph.opens, graph.closes
     limit = total if cap is None else cap
     missing = [len(codes) for codes in graph.before]
+    arrival = [0] * total
     start = [-1] * total
     ready_open: list[list[int]] = [[] for _ in range(depth)]
     ready_rest: list[list[int]] = [[] for _ in range(depth)]
@@ -109,26 +128,40 @@ def list_pass(graph: Graph, priority: Sequence[int], cap: int | None) -> Placed 
     rank = [0] * total
     for position, code in enumerate(by_rank):
         rank[code] = position
+    push, pop = heapq.heappush, heapq.heappop
     for code in range(total):
         if not missing[code]:
-            heapq.heappush((ready_open if opens[code] else ready_rest)[devices[code]], rank[code])
+            push((ready_open if opens[code] else ready_rest)[devices[code]], rank[code])
+    turns: list[list[int]] = [[] for _ in range(depth)]  # ranks of openers to come, the next one last
+    if in_order:
+        for code in reversed(by_rank):
+            if opens[code]:
+                turns[devices[code]].append(rank[code])
+    coming: list[list[int]] = [[] for _ in range(depth)]  # ranks of what waits for a message
     busy, held = [False] * depth, [0] * depth
-    ending: dict[int, list[int]] = {}
+    due: dict[int, list[int]] = {}  # code: it ends; total + code: its message arrives
     moments: list[int] = []
     look: set[int] = set(range(depth))
     now = placed = 0
-    push, pop = heapq.heappush, heapq.heappop
     while True:
         for device in look:
             if busy[device]:
                 continue
             first, rest = ready_open[device], ready_rest[device]
-            if (
+            may_open = (
                 first
-                and (not rest or first[0] < rest[0])
                 and held[device] + opens[by_rank[first[0]]] <= limit
-            ):
+                and (not in_order or first[0] == turns[device][-1])
+            )
+            if patient and coming[device]:
+                expected = min(coming[device])
+                soonest = min(rest[0] if rest else total, first[0] if may_open else total)
+                if expected < soonest and held[device] + opens[by_rank[expected]] <= limit:
+                    continue
+            if may_open and (not rest or first[0] < rest[0]):
                 code = by_rank[pop(first)]
+                if in_order:
+                    turns[device].pop()
                 held[device] += opens[code]
             elif rest:
                 code = by_rank[pop(rest)]
@@ -138,50 +171,102 @@ def list_pass(graph: Graph, priority: Sequence[int], cap: int | None) -> Placed 
             start[code] = now
             placed += 1
             end = now + ticks[code]
-            if end in ending:
-                ending[end].append(code)
+            if end in due:
+                due[end].append(code)
             else:
-                ending[end] = [code]
+                due[end] = [code]
                 push(moments, end)
         if not moments:
             break
         now = pop(moments)
         look = set()
-        for code in ending.pop(now):
+        for code in due.pop(now):
+            if code >= total:
+                code -= total
+                device = devices[code]
+                push((ready_open if opens[code] else ready_rest)[device], rank[code])
+                if patient:
+                    coming[device].remove(rank[code])
+                look.add(device)
+                continue
             device = devices[code]
             busy[device] = False
             look.add(device)
             held[device] -= closes[code]
+            arrived = now + transfer
             for other in after[code]:
+                target = devices[other]
+                if transfer and target != device:
+                    arrival[other] = arrived  # the latest so far: time goes on
                 missing[other] -= 1
-                if not missing[other]:
-                    device = devices[other]
-                    look.add(device)
-                    push((ready_open if opens[other] else ready_rest)[device], rank[other])
+                if missing[other]:
+                    continue
+                ready = arrival[other]
+                if ready > now:
+                    if ready in due:
+                        due[ready].append(total + other)
+                    else:
+                        due[ready] = [total + other]
+                        push(moments, ready)
+                    if patient:
+                        coming[target].append(rank[other])
+                else:
+                    look.add(target)
+                    push((ready_open if opens[other] else ready_rest)[target], rank[other])
     return (now, start) if placed == total else None
 
 
 def from_priority(
-    graph: Graph, priority: Sequence[int], cap: int | None, goal: int, rounds: int
+    graph: Graph,
+    priority: Sequence[float],
+    cap: int | None,
+    goal: int,
+    rounds: int,
+    *,
+    insist: bool = False,
+    patient: bool = False,
 ) -> Iterator[Placed]:
-    """Feasible schedules from one seed: a list pass, then justification."""
-    found = list_pass(graph, priority, cap)
-    if found:
-        yield found
-    else:  # a capped forward pass can deadlock; its uncapped order still is a good seed
-        found = list_pass(graph, priority, None)
-        assert found
-    yield from justified(graph, found[1], cap, goal, rounds)
+    """Schedules within the cap from one seed: a list pass, then justification.
+
+    A capped pass can deadlock, but the order found without the cap is a good start all the same.
+
+    Args:
+        graph, priority, cap, patient: as of :func:`list_pass`.
+        goal: stop at this makespan, in ticks.
+        rounds: justifications, right and left.
+        insist: after a deadlock take chunks strictly by priority, too.
+    """
+    found = list_pass(graph, priority, cap, patient=patient)
+    starts = [found]
+    if not found:
+        strict = list_pass(graph, priority, cap, in_order=True, patient=patient) if insist else None
+        starts = [strict, list_pass(graph, priority, None, patient=patient)]
+    if starts[0]:
+        yield starts[0]
+    for start in filter(None, starts):
+        yield from justified(graph, start[1], cap, goal, rounds, insist=insist, patient=patient)
 
 
 def justified(
-    graph: Graph, start: Sequence[int], cap: int | None, goal: int, rounds: int
+    graph: Graph,
+    start: Sequence[int],
+    cap: int | None,
+    goal: int,
+    rounds: int,
+    *,
+    insist: bool = False,
+    patient: bool = False,
 ) -> Iterator[Placed]:
-    """Feasible schedules by alternating right and left justification of one schedule."""
+    """Schedules within the cap by alternating right and left justification of one schedule."""
     back = graph.reversed()
     ticks = graph.ticks
+
+    def within_cap(graph: Graph, priority: Sequence[int]) -> Placed | None:
+        found = list_pass(graph, priority, cap, patient=patient)
+        return found or (list_pass(graph, priority, cap, in_order=True, patient=patient) if insist else None)
+
     for _ in range(rounds):
-        mirrored = list_pass(back, [-(s + t) for s, t in zip(start, ticks, strict=True)], cap)
+        mirrored = within_cap(back, [-(s + t) for s, t in zip(start, ticks, strict=True)])
         if not mirrored:
             return
         span, ends = mirrored
@@ -189,7 +274,7 @@ def justified(
         yield span, start
         if span <= goal:
             return
-        found = list_pass(graph, start, cap)
+        found = within_cap(graph, start)
         if not found:
             return
         start = found[1]

@@ -8,11 +8,11 @@ for N = K·D it lets the next unit's forwards fill the end of the one before.
 
 from __future__ import annotations
 
-import heapq
+from dataclasses import replace
+from itertools import pairwise
 
 from bitpipe.schedule.codes import Codes, Rows
-
-F_TICKS, B_TICKS = 1, 2
+from bitpipe.schedule.list_scheduling import build_graph, list_pass, rows_by_start
 
 
 def unit_orders(codes: Codes) -> tuple[Rows, Rows]:
@@ -60,50 +60,19 @@ def unit(codes: Codes) -> Rows:
     return rows
 
 
-def two_queues(codes: Codes, forwards: Rows, backwards: Rows, cap: int) -> Rows:
-    """Run the queues of whole units, N = K·D, with at most ``cap`` chunks held per device."""
-    length, stages, depth = codes.length, codes.stages, codes.placement.depth
-    devices = codes.devices
-    done = bytearray(codes.total)
-    rows: Rows = [[] for _ in range(depth)]
-    next_f, next_b, held = [0] * depth, [0] * depth, [0] * depth
-    busy = [False] * depth
-    ends: list[tuple[int, int]] = []
-    look = set(range(depth))
-    now = 0
-    while True:
-        for device in look:
-            if busy[device]:
-                continue
-            index = next_b[device]
-            if index < len(backwards[device]) and done[backwards[device][index] - 1]:
-                code = backwards[device][index]
-                next_b[device] = index + 1
-                held[device] -= 1
-                heapq.heappush(ends, (now + B_TICKS, code))
-            else:
-                index = next_f[device]
-                if index == len(forwards[device]) or held[device] == cap:
-                    continue
-                code = forwards[device][index]
-                if code % length and not done[code - 1]:
-                    continue
-                next_f[device] = index + 1
-                held[device] += 1
-                heapq.heappush(ends, (now + F_TICKS, code))
-            busy[device] = True
-            rows[device].append(code)
-        if not ends:
-            break
-        now = ends[0][0]
-        look = set()
-        while ends and ends[0][0] == now:
-            code = heapq.heappop(ends)[1]
-            done[code] = 1
-            device = devices[code]
-            busy[device] = False
-            look.add(device)
-            if code % length + 1 < 2 * stages:
-                look.add(devices[code + 1])
-    assert all(done), "the queues of whole units cannot deadlock"
-    return rows
+def two_queues(codes: Codes, cap: int) -> Rows:
+    """Units one after another, N = K·D, with at most ``cap`` chunks held per device.
+
+    One list pass: the queues are precedence, and a backward goes before a forward.
+    """
+    queues = unit_orders(codes)
+    graph = build_graph(codes)
+    before, after = list(graph.before), list(graph.after)
+    for queue in (queue for kind in queues for queue in kind):
+        for earlier, later in pairwise(queue):
+            before[later] += (earlier,)
+            after[earlier] += (later,)
+    priority = ([1] * codes.stages + [0] * codes.stages) * codes.micro_batches
+    found = list_pass(replace(graph, before=before, after=after), priority, cap)
+    assert found, "the queues of whole units cannot deadlock"
+    return rows_by_start(codes, found[1])

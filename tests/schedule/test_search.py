@@ -119,7 +119,7 @@ def test_never_slower_never_larger_always_valid(
 def test_transfers_are_searched_around() -> None:
     """At 0.1 per hop the order made for free transfers is not the best within D·Ma."""
     costs, capped = Costs(transfer=0.1), spec(8, 32, cap=16)
-    found = generate(capped, costs)
+    found = search(capped, costs).schedule
     assert evaluate(found, costs).makespan < evaluate(generate(capped), costs).makespan - 1e-6
     assert evaluate(found, costs).makespan < 112.7
     assert max(held_chunks(found)) <= 16

@@ -3,7 +3,7 @@
 from bitpipe.schedule.codes import Rows
 from bitpipe.schedule.list_rule import list_rule
 from bitpipe.schedule.methods.base import Method, Plan
-from bitpipe.schedule.two_queues import two_queues, unit, unit_orders
+from bitpipe.schedule.two_queues import two_queues, unit
 
 
 def order(plan: Plan) -> Rows:
@@ -14,7 +14,7 @@ def order(plan: Plan) -> Rows:
     if plan.micro_batches == depth:
         return unit(plan.codes)
     assert plan.cap is not None
-    return two_queues(plan.codes, *unit_orders(plan.codes), plan.cap)
+    return two_queues(plan.codes, plan.cap)
 
 
 BITPIPE = Method(

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bitpipe.schedule.codes import Rows
 from bitpipe.schedule.evaluation import start_times
-from bitpipe.schedule.list_scheduling import ROUNDS, Placed
-from bitpipe.schedule.search.passes import from_priority
+from bitpipe.schedule.list_scheduling import ROUNDS, Placed, from_priority
 from bitpipe.schedule.search.problem import Problem
 
 # How far an action's priority is moved, in mean durations of an action; taken in turn.
@@ -29,9 +28,10 @@ def improve(problem: Problem, seeds: Iterable[Sequence[float]], goal: int, effor
         Makespan and starts in ticks, or None if every seed deadlocks under the cap.
     """
     best: Placed | None = None
+    graph, cap = problem.graph, problem.cap
     for seed in seeds:
         for patient in (False, True) if problem.transfer else (False,):
-            for found in from_priority(problem, seed, goal, ROUNDS, patient=patient):
+            for found in from_priority(graph, seed, cap, goal, ROUNDS, insist=True, patient=patient):
                 if best is None or found[0] < best[0]:
                     best = found
         if best and best[0] <= goal:
@@ -39,7 +39,7 @@ def improve(problem: Problem, seeds: Iterable[Sequence[float]], goal: int, effor
     if best is None:
         return None
     source = random.Random(0)
-    ticks = problem.graph.ticks
+    ticks = graph.ticks
     mean = sum(ticks) / len(ticks)
     current, round_ = best, 0
     while effort > 0 and best[0] > goal:
@@ -48,7 +48,7 @@ def improve(problem: Problem, seeds: Iterable[Sequence[float]], goal: int, effor
         priority = [s + shake * (source.random() - 0.5) for s in current[1]]
         patient = problem.transfer > 0 and round_ % 4 > 0
         near: Placed | None = None
-        for found in from_priority(problem, priority, goal, _SHAKEN_ROUNDS, patient=patient):
+        for found in from_priority(graph, priority, cap, goal, _SHAKEN_ROUNDS, insist=True, patient=patient):
             effort -= len(ticks)
             if near is None or found[0] < near[0]:
                 near = found

@@ -20,8 +20,7 @@ class Problem:
 
     Attributes:
         codes: which actions, on which devices.
-        graph: what must precede what, durations in ticks.
-        transfer: ticks that a message needs to another device.
+        graph: what must precede what, durations and transfers in ticks.
         cap: most chunks of activations that a device may hold, or None.
         scale: ticks per 1/v unit.
         exact: whether every cost is a whole number of ticks; else it is rounded to one.
@@ -29,7 +28,6 @@ class Problem:
 
     codes: Codes
     graph: Graph
-    transfer: int
     cap: int | None
     scale: int
     exact: bool
@@ -49,8 +47,13 @@ class Problem:
             if exact:
                 break
         durations = [max(1, t) for t in ticks[:-1]]
-        graph = replace(build_graph(codes), ticks=durations * codes.micro_batches)
-        return cls(codes=codes, graph=graph, transfer=ticks[-1], cap=cap, scale=scale, exact=exact)
+        graph = replace(build_graph(codes), ticks=durations * codes.micro_batches, transfer=ticks[-1])
+        return cls(codes=codes, graph=graph, cap=cap, scale=scale, exact=exact)
+
+    @property
+    def transfer(self) -> int:
+        """Ticks that a message needs to another device."""
+        return self.graph.transfer
 
     def units(self, ticks: float) -> float:
         """Ticks as the paper's unit, one stage forward."""
