@@ -20,16 +20,17 @@ class SlurmLauncher(Launcher):
         self.context, self.config = hydra_context, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        from experiments.composing.compose import plain
         from experiments.composing.sweep import plan
         from slurm.launch import launch
         from slurm.submit import Options
 
-        def compose(overrides: list[str]) -> DictConfig:
-            return self.context.config_loader.load_sweep_config(self.config, overrides)
-
-        sweep = plan(compose, job_overrides, launcher="slurm")
-        launch(sweep, Options.of(plain(compose(list(job_overrides[0])))))
+        loader = self.context.config_loader
+        sweep = plan(
+            lambda overrides: loader.load_sweep_config(self.config, overrides),
+            job_overrides,
+            launcher="slurm",
+        )
+        launch(sweep, Options.of(sweep.config))
         return []
 
 
