@@ -88,8 +88,8 @@ def describe_arrays(sweep: Sweep, where: site.Site, options: submit.Options) -> 
     left = pending(sweep, lambda line: None)  # the description has said what is finished
     wanted = submit.planned(left, where, options, max_array_size=limit)
     total = f"at most {wanted.gpu_hours:.1f} GPU-hours"
-    if sweep.settings.repeats > 1:
-        total += f" for {sweep.settings.repeats} repeats"
+    if sweep.repeats > 1:
+        total += f" for {sweep.repeats} repeats"
     lines = [
         f"{len(wanted.every)} arrays, {len(wanted.blocks)} jobs, {total} (arrays up to {limit}: {source})"
     ]

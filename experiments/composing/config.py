@@ -116,6 +116,32 @@ class Config:
     allow_dirty: bool = False  # submit uncommitted code too
 
 
+OF_A_CELL = frozenset(
+    {
+        "method",
+        "model",
+        "cluster",
+        "backend",
+        "calibration",
+        "data.path",
+        "experiment.labels",
+        "depth",
+        "width",
+        "micro_batch_size",
+        "micro_batches",
+        "global_batch",
+        "iterations",
+        "measured",
+        "precision",
+        "learning_rate",
+        "clip_norm",
+        "seed",
+    }
+)
+"""What may differ between the cells of one sweep: it identifies them, or only names them. Every other
+key says how the sweep is run and has one value in it (:mod:`experiments.composing.common`)."""
+
+
 def register() -> None:
     """Make ``schema`` known to Hydra."""
     from hydra.core.config_store import ConfigStore

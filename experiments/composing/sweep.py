@@ -19,6 +19,7 @@ from typing import Any
 
 from bitpipe.errors import InputError
 from experiments.cell import Cell
+from experiments.composing.common import check_common, check_same_settings
 from experiments.composing.compose import ROOT, cell_of, settings_of
 from experiments.composing.composition import Composer, Load
 from experiments.composing.settings import RunSettings
@@ -37,11 +38,13 @@ class Point:
     Attributes:
         overrides: what the command line would have to say.
         cell: the cell there.
+        settings: how to run it; what of it depends on the cell (its data, its backend's defaults) included.
         refusal: why it cannot run, if the experiment takes that for a result.
     """
 
     overrides: tuple[str, ...]
     cell: Cell
+    settings: RunSettings
     refusal: InputError | None = None
 
 
@@ -54,7 +57,7 @@ class Sweep:
         title: one line for people.
         stamp: names its manifest, unique among concurrent sweeps.
         points: in grid order.
-        settings: how to run the cells.
+        settings: of the first point; where results go and who runs them is the same for all.
         dry_run: list, start nothing.
         config: the first cell's configuration as plain data, for settings that a launcher reads.
     """
@@ -72,10 +75,25 @@ class Sweep:
         """The cells that can run, each once, in grid order."""
         return tuple({point.cell.id: point.cell for point in self.points if not point.refusal}.values())
 
+    @property
+    def repeats(self) -> int:
+        """The most measurements that any block is asked for."""
+        return max((block.settings.repeats for block in self.blocks), default=1)
+
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The same cells as blocks."""
-        return tuple(group(self.experiment, self.cells, self.settings))
+        """The same cells as blocks; cells that are to be run in different ways share none."""
+        ways: dict[RunSettings, dict[str, Cell]] = {}
+        seen: set[str] = set()
+        for point in self.points:
+            if not point.refusal and point.cell.id not in seen:
+                seen.add(point.cell.id)
+                ways.setdefault(point.settings, {})[point.cell.id] = point.cell
+        return tuple(
+            block
+            for settings, cells in ways.items()
+            for block in group(self.experiment, cells.values(), settings)
+        )
 
 
 def plan(
@@ -94,23 +112,26 @@ def plan(
         say: told now and then how far it is; searched orders take their time.
 
     Raises:
-        InputError: a cell cannot run (one line, the first such cell and how many there are),
-            or a setting is wrong. Nothing was started.
+        InputError: a cell cannot run (one line, the first such cell and how many there are), a
+            setting is wrong, or one that the cells share differs between them. Nothing was started.
     """
     compose = Composer(load, ROOT / "conf")
     points: list[Point] = []
     errors: list[tuple[Sequence[str], InputError]] = []
     first: Mapping[str, Any] | None = None
+    checked: set[tuple[RunSettings, str]] = set()
     spoken = time.monotonic()
     for number, overrides in enumerate(jobs):
         if time.monotonic() - spoken > SILENCE:
             spoken = time.monotonic()
             say(f"checked {number} of {len(jobs)} cells, nothing started yet")
         config = compose(overrides)
-        if first is None:
-            first = config
-            settings = settings_of(config, launcher)
+        first = first or config
+        check_common(first, config)
+        settings = settings_of(config, launcher)
+        if (settings, config["backend"]["name"]) not in checked:
             validate_settings(settings, config["backend"]["name"])
+            checked.add((settings, config["backend"]["name"]))
         cell = cell_of(config)
         refusal = None
         try:
@@ -120,7 +141,7 @@ def plan(
                 refusal = error
             else:
                 errors.append((overrides, error))
-        points.append(Point(overrides=tuple(overrides), cell=cell, refusal=refusal))
+        points.append(Point(overrides=tuple(overrides), cell=cell, settings=settings, refusal=refusal))
     if first is None:
         raise InputError("sweep", "empty", "at least one cell")
     if errors:
@@ -128,13 +149,16 @@ def plan(
     if first["scale"] is not None:
         siblings = sizes((point.cell for point in points if not point.refusal), first["scale"])
         points = [replace(point, cell=resized(point.cell, siblings)) for point in points]
-    points = [replace(point, cell=_with_data(point.cell, settings)) for point in points]
+    points = [replace(point, cell=_with_data(point.cell, point.settings)) for point in points]
+    ways: dict[str, RunSettings] = {}
+    for point in points:
+        check_same_settings(point.cell, ways.setdefault(point.cell.id, point.settings), point.settings)
     return Sweep(
         experiment=first["experiment"]["name"],
         title=first["experiment"]["title"],
         stamp=f"{datetime.now():%Y%m%d-%H%M%S-%f}-{os.getpid()}",
         points=tuple(points),
-        settings=settings,
+        settings=points[0].settings,
         dry_run=first["dry_run"],
         config=first,
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from experiments.cell import Cell
+from experiments.cell import IDENTITY_OPTIONS, Cell
 from experiments.composing.settings import RunSettings
 
 
@@ -50,16 +51,35 @@ class Block:
         return Shape(nodes, -(-self.ranks // nodes))
 
 
+_APART = {
+    "schedule": {"method", "chunks", "placement", "cap", "early_forward", "split_backward", "pad"},
+    "job": {"sync", "layout", "learning_rate", "clip_norm", "measured"},
+    "options": set(IDENTITY_OPTIONS),
+}
+"""What the cells of a block may differ in: how the pipeline is scheduled, and how it is stepped."""
+
+
 def group(experiment: str, cells: Iterable[Cell], settings: RunSettings) -> list[Block]:
-    """Put cells that differ only in method, placement, sync or layout into one block, in order."""
-    blocks: dict[object, dict[str, Cell]] = {}
+    """Put cells into one block, in order, that differ only in method, placement, sync, layout or optimizer.
+
+    All else that identifies a cell is the block's: ranks, data, links and options are set up once
+    for all of its cells, which are run in one way. A cell that comes twice is in it once.
+    """
+    blocks: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        job, spec = cell.job, cell.job.schedule
-        shape = (cell.backend, cell.cluster.name, job.model, job.precision, job.seed, job.iterations)
-        point = (spec.depth, job.width, spec.micro_batches, job.micro_batch_size, cell.data, cell.links)
-        options = tuple(sorted(cell.backend_options.items()))
-        blocks.setdefault((*shape, *point, options), {}).setdefault(cell.id, cell)
+        key = json.dumps(_in_common(cell), sort_keys=True, default=str)
+        blocks.setdefault(key, {}).setdefault(cell.id, cell)
     return [
         Block(experiment=experiment, cells=tuple(members.values()), settings=settings)
         for members in blocks.values()
     ]
+
+
+def _in_common(cell: Cell) -> dict[str, Any]:
+    """What all cells of its block have in common with it."""
+    values = cell.identity()
+    parts = {"schedule": values["job"]["schedule"], "job": values["job"], "options": values["options"]}
+    for name, keys in _APART.items():
+        for key in keys & parts[name].keys():
+            del parts[name][key]
+    return values

@@ -27,10 +27,11 @@ def pending(sweep: Sweep, say: Callable[[str], None]) -> list[Block]:
         return list(sweep.blocks)
     store = Store(sweep.settings.results)
     found = {cell.id: record for cell in sweep.cells if (record := store.finished(cell.id))}
-    done = {id: record for id, record in found.items() if _precise(record, sweep.settings.repeats)}
+    asked = {cell.id: block.settings.repeats for block in sweep.blocks for cell in block.cells}
+    done = {id: record for id, record in found.items() if _precise(record, asked[id])}
     if len(found) > len(done):
         few = len(found) - len(done)
-        say(f"{few} of {len(sweep.cells)} cells have fewer than {sweep.settings.repeats} repeats: run again")
+        say(f"{few} of {len(sweep.cells)} cells have fewer than {sweep.repeats} repeats: run again")
     if done:
         say(f"{len(done)} of {len(sweep.cells)} cells are finished and skipped (rerun=true runs them again)")
     if len(done) <= FEW:
