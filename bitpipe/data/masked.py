@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from bitpipe.data.corpus import Corpus
 from bitpipe.data.masking import Masking
 from bitpipe.data.pairs import Pairs
-from bitpipe.data.text import Passes, check_index, span
+from bitpipe.data.passes import Passes, check_index, span
 from bitpipe.data.tokenizer import CLS, MASK, SEP
 from bitpipe.models.config import ModelConfig
 from bitpipe.models.micro_batch import MicroBatch
 
 
 class MaskedSource:
-    """Micro-batches for BERT, in the order of :class:`bitpipe.data.text.Passes`."""
+    """Micro-batches for BERT, in the order of :class:`bitpipe.data.passes.Passes`."""
 
     def __init__(
         self, corpus: Corpus, model: ModelConfig, *, micro_batch_size: int, micro_batches: int, seed: int

@@ -21,9 +21,9 @@ from bitpipe.data import tokenizer as tokenizers
 from bitpipe.data.corpus import sha256
 from bitpipe.data.indexed import Index, read_index, read_tokens
 from bitpipe.data.megatron_build import Task
+from bitpipe.data.passes import check_index
 from bitpipe.data.prepare import locked
 from bitpipe.data.source import TokenSource
-from bitpipe.data.text import check_index
 from bitpipe.errors import InputError
 from bitpipe.models.config import ModelConfig
 from bitpipe.models.micro_batch import IGNORE, MicroBatch

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bitpipe.data.corpus import Corpus, read_manifest
+from bitpipe.data.masked import MaskedSource
+from bitpipe.data.passes import Passes, check_index, span
 from bitpipe.data.source import TokenSource
 from bitpipe.data.tokenizer import KINDS
 from bitpipe.errors import InputError
 from bitpipe.models.config import ModelConfig
 from bitpipe.models.micro_batch import MicroBatch
-from bitpipe.models.seeding import mix
-
-ORDER = 1  # what a seed is for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +42,6 @@ class TextDataset:
             InputError: wrong tokenizer for the family, vocabulary larger than the model's, or
                 too little text for one sample.
         """
-        from bitpipe.data.masked import MaskedSource
-
         corpus = Corpus.open(self.folder)
         check_fit(corpus, model, self.folder)
         kind = CausalSource if model.family == "gpt" else MaskedSource
@@ -78,34 +73,6 @@ def check_fit(corpus: Corpus, model: ModelConfig, folder: Path) -> None:
         raise InputError("data.path", folder, f"{manifest.tokens} tokens of text; one sample needs {needed}")
 
 
-def span(model: ModelConfig) -> int:
-    """Tokens of text that one sample consumes: BERT's leave room for [CLS] and one [SEP] or two."""
-    if model.family == "gpt":
-        return model.sequence
-    return model.sequence - (3 if model.next_sentence else 2)
-
-
-class Passes:
-    """A seeded order of samples: number n of training is the n-th of a shuffled pass over the
-    corpus, with a new shuffle every pass. Step t takes samples t·B̂ … (t+1)·B̂−1, its
-    micro-batch g the g-th B of these; so the order does not depend on method, B, N or W.
-    """
-
-    def __init__(self, samples: int, seed: int) -> None:
-        self.samples = samples
-        """Samples of one pass."""
-        self._seed = seed
-        self._shuffle = lru_cache(maxsize=2)(self._shuffled)
-
-    def __getitem__(self, number: int) -> int:
-        """Which piece of the corpus sample ``number`` of training is."""
-        turn, position = divmod(number, self.samples)
-        return int(self._shuffle(turn)[position])
-
-    def _shuffled(self, turn: int) -> NDArray[Any]:
-        return np.random.Generator(np.random.PCG64(mix(self._seed, ORDER, turn))).permutation(self.samples)
-
-
 class CausalSource:
     """Causal LM: s tokens of text, labelled with their successors; every token counts."""
 
@@ -133,9 +100,3 @@ class CausalSource:
             normaliser=self._size * self._count * s,
             samples=self._size * self._count,
         )
-
-
-def check_index(index: int, count: int) -> None:
-    """A wrong index is a caller's bug, not a user's."""
-    if not 0 <= index < count:
-        raise IndexError(f"micro-batch {index} of {count}")
