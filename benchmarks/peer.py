@@ -170,7 +170,7 @@ def _own(world: World, case: Case, model: ModelConfig, batches: list[MicroBatch]
     plan = Plan(program=program, layout=layout, rank=world.rank)
     placement = program.schedule.placement
     parts = partition(model.layers, placement.stages)
-    chunks = {key: build_chunk(model, parts, key[1], seed=3) for key in placement.chunks_of(plan.device)}
+    chunks = {key: build_chunk(model, parts, key[1], seed=3) for key in placement.held[plan.device]}
     gradients = Gradients(plan, chunks, {}, learning_rate=1e-3, clip_norm=None)
     trainer = Trainer(
         plan,

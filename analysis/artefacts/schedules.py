@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -19,7 +19,6 @@ from bitpipe.draw.places import PlacementPart
 from bitpipe.draw.sheet import Part, sheet
 from bitpipe.draw.timelines import natural_width, timeline_parts
 from bitpipe.origin import Origin
-from bitpipe.schedule import Placement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +71,7 @@ def _placements(results: Results, rows: pd.DataFrame) -> list[Part]:
             continue
         row = found.iloc[0]
         two = placement(results, row)
-        one = Placement(name=two.name, depth=two.depth, chunks=two.chunks)
+        one = replace(two, routes=two.routes[:1])
         title = {"cyclic": "Cyclic partition", "v": "V partition"}[name]
         parts.append(PlacementPart(placement=one, title=title, micro_batches=int(row["micro_batches"])))
     return parts

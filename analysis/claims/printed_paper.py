@@ -11,7 +11,7 @@ from analysis.artefacts.schedule_claims import figures
 from analysis.load.paper import ablation, printed
 from analysis.table3_formulas import ROWS, why_activation, why_bubble
 from bitpipe.cluster.layout import RankLayout
-from bitpipe.schedule import Placement, lower_bound
+from bitpipe.schedule import lower_bound, vee
 
 PER_NODE = 8  # devices of a node (section 2.1.1)
 
@@ -49,7 +49,7 @@ def denominators() -> Iterator[Remark]:
 
 def middle_bubbles_at_n_is_d() -> Iterator[Remark]:
     """(D−2)/(4N+D−2) at N = D."""
-    placement = Placement(name="v", depth=8, chunks=2, bidirectional=True)
+    placement = vee(8, 2).mirrored()
     least = 1 - 3 * 8 / lower_bound(placement, 8)
     early = figures("bitpipe", 8, 16, early_forward=True).bubble_ratio
     row = ROWS["early_forward"]
@@ -186,10 +186,10 @@ def batch_at_32() -> Iterator[Remark]:
 def _nodes_of_a_stage(depth: int, width: int) -> int:
     """Most nodes over which the replicas of one stage (both directions, all W) lie."""
     layout = RankLayout(name="replica_aware", width=width, depth=depth, devices_per_node=PER_NODE)
-    placement = Placement(name="v", depth=depth, chunks=2, bidirectional=True)
+    placement = vee(depth, 2).mirrored()
     spans = []
     for stage in range(placement.stages):
-        devices = {placement.device(pipe, stage) for pipe in placement.pipes}
+        devices = placement.replicas(stage)
         spans.append({layout.node(layout.rank(w, d)) for w in range(width) for d in devices})
     return max(map(len, spans))
 

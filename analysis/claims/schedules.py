@@ -130,7 +130,7 @@ def eager_sync(_: Results) -> Iterator[Finding]:
     slack: dict[int, float] = {}
     for stage in range(schedule.placement.stages):
         last = max(e.end for e in timeline.events if e.action.stage == stage and e.action.kind.value == "B")
-        holders = {schedule.placement.device(pipe, stage) for pipe in schedule.placement.pipes}
+        holders = schedule.placement.replicas(stage)
         slack[stage + 1] = min(ends[device] for device in holders) - last
     forward = [stage for stage, free in slack.items() if free > 0]
     yield Finding(

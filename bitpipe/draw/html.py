@@ -12,7 +12,7 @@ from typing import Any
 
 from bitpipe.draw.look import IDLE, INK, PAPER, SYNC_FILL, TIE_FILL, WORDS, Look, look, words
 from bitpipe.draw.panel import Panel, is_sync, time_label
-from bitpipe.schedule.action import PIPE_LETTERS, Action, Kind
+from bitpipe.schedule.action import Action, Kind, pipe_mark
 from bitpipe.schedule.timeline import Event
 
 HELP = "Wheel or + and − zoom, drag or arrow keys move, double click or 0 shows all; point at a box."
@@ -118,5 +118,5 @@ def _tip(event: Event, panel: Panel) -> str:
     action = event.action
     if not action.is_compute:
         return f"{action}: " + ("optimizer step" if action.kind is Kind.STEP else f"stage {action.stage}")
-    where = f"stage {action.stage} (chunk {panel.chunk(action)}), pipe {PIPE_LETTERS[action.pipe]}"
+    where = f"stage {action.stage} (chunk {panel.chunk(action)}), pipe {pipe_mark(action.pipe)}"
     return f"{action}: {WORDS[action.kind]}, micro-batch {action.micro_batch}, {where}"

@@ -6,7 +6,7 @@ Four facts, four channels, each of which survives a black-and-white print:
 fact                   in grey                     in colour, besides
 =====================  ==========================  =============================
 chunk                  lightness, equal over hues  –
-direction              up: hatched, bold italic    a hue of its own
+pipe                   up: hatched, bold italic    a hue of its own
 forward or backward    backward: band below        a hue of its own
 half of a backward     weight gradient: two bands  a hue of its own
 =====================  ==========================  =============================
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bitpipe.schedule.action import UP, Action, Kind
+from bitpipe.schedule.action import UP, Action, Kind, pipe_word
 
 LIGHTEST, DARKEST, HATCH = 0.90, 0.63, 0.12
 INK, PAPER, IDLE, SYNC_FILL, TIE_FILL, STEP_FILL = (
@@ -29,6 +29,8 @@ INK, PAPER, IDLE, SYNC_FILL, TIE_FILL, STEP_FILL = (
     "#5a5a5a",
 )
 WORDS = {Kind.F: "forward", Kind.B: "backward", Kind.I: "input gradient", Kind.W: "weight gradient"}
+_FURTHER = 25.0
+"""Degrees between pipes 0 and 2, 1 and 3, … where there are more than two."""
 # (kind, pipe) → hue in degrees of OKLCH.
 _HUES = {
     (Kind.F, 0): 250.0,
@@ -66,12 +68,12 @@ def look(action: Action, chunk: int, chunks: int) -> Look:
     if not action.is_compute:
         return Look(fill=STEP_FILL, hatch=PAPER, ink=PAPER, up=False, bands=0)
     lightness = 0.82 if chunks == 1 else LIGHTEST - (LIGHTEST - DARKEST) * min(chunk / (chunks - 1), 1.0)
-    hue = _HUES[action.kind, action.pipe]
+    hue = _HUES[action.kind, action.pipe % 2] + _FURTHER * (action.pipe // 2)
     return Look(
         fill=oklch(lightness, 0.10, hue),
         hatch=oklch(min(lightness + HATCH, 1.0), 0.03, hue),
         ink=INK,
-        up=action.pipe == UP,
+        up=action.pipe % 2 == UP,
         bands={Kind.F: 0, Kind.B: 1, Kind.I: 1, Kind.W: 2}[action.kind],
     )
 
@@ -82,7 +84,7 @@ def words(action: Action, chunk: int, chunks: int, bidirectional: bool) -> str:
         return "optimizer step"
     parts = [WORDS[action.kind]]
     if bidirectional:
-        parts.append("up" if action.pipe == UP else "down")
+        parts.append(pipe_word(action.pipe))
     if chunks > 1:
         parts.append(f"chunk {chunk}")
     return ", ".join(parts)

@@ -15,7 +15,7 @@ from bitpipe.cluster.layout import RankLayout
 from bitpipe.draw.look import IDLE, INK, look
 from bitpipe.draw.sheet import LEFT, TITLE
 from bitpipe.draw.timelines import paint_boxes
-from bitpipe.schedule.action import PIPE_LETTERS, Action, Kind
+from bitpipe.schedule.action import Action, Kind, pipe_mark, pipe_word
 from bitpipe.schedule.placement import Placement
 
 NEAR, FAR = "#1f5fa8", "#c0392b"
@@ -29,7 +29,7 @@ def crossings(placement: Placement) -> tuple[int, int]:
     A backward takes the same way back, so a micro-batch causes twice the first number of
     transfers. Both pipes have the same numbers.
     """
-    path = placement.table[0]
+    path = placement.routes[0]
     far = sum(a != b for a, b in pairwise(path))
     return far, placement.stages - 1 - far
 
@@ -99,7 +99,7 @@ class PlacementPart:
                     self._arrow(axes, centre(pipe, stage - 1), (x, y))
             for chunk in range(placement.chunks):
                 y = top + (pipe * placement.chunks + chunk + 0.5) * PITCH
-                parts = [("down", "up")[pipe]] if placement.bidirectional else []
+                parts = [pipe_word(pipe)] if placement.bidirectional else []
                 parts += [f"chunk {chunk}"] if placement.chunks > 1 else []
                 label = ", ".join(parts)
                 axes.text(LEFT - 0.03, y, label, fontsize=7.5, ha="right", va="center")
@@ -159,7 +159,7 @@ class LayoutPart:
         """Ranks that reduce a gradient together → the stages whose gradient it is."""
         found: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for stage in range(self.placement.stages):
-            devices = {self.placement.device(pipe, stage) for pipe in self.placement.pipes}
+            devices = self.placement.replicas(stage)
             ranks = (self.layout.rank(w, d) for w in range(self.layout.width) for d in devices)
             found[tuple(sorted(ranks))].append(stage)
         return {ranks: stages for ranks, stages in found.items() if len(ranks) > 1}
@@ -168,7 +168,7 @@ class LayoutPart:
         """Pairs of ranks that exchange activations and gradients."""
         pairs = set()
         for pipe in self.placement.pipes:
-            path = self.placement.table[pipe]
+            path = self.placement.routes[pipe]
             for a, b in pairwise(path):
                 for w in range(self.layout.width):
                     if a != b:
@@ -240,9 +240,9 @@ class LayoutPart:
         )
         lines = [f"rank {rank}", f"pipeline {replica}, device {device}"]
         held: dict[int, list[int]] = defaultdict(list)
-        for pipe, stage in self.placement.chunks_of(device):
+        for pipe, stage in self.placement.held[device]:
             held[pipe].append(stage)
-        lines.append("  ".join(f"{PIPE_LETTERS[p]}: {_stages(stages)}" for p, stages in held.items()))
+        lines.append("  ".join(f"{pipe_mark(p)}: {_stages(stages)}" for p, stages in held.items()))
         for index, line in enumerate(lines):
             y = top + self.BOX * (index + 0.5) / 3
             weight = "bold" if index == 0 else "normal"

@@ -142,7 +142,8 @@ def _legend(panel: Panel, scale: str, *, numbers: bool = True) -> list[str]:
     words = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
     keys = [f"{kind} {words[kind]}" for kind in words if kind in kinds]
     if panel.placement.bidirectional:
-        keys.append("small letters: up pipe")
+        more = len(panel.placement.routes) > 2
+        keys.append("small letters: pipes u, p3, …" if more else "small letters: up pipe")
     if numbers:
         keys.append("number: micro-batch")
         if panel.placement.chunks > 1:
@@ -154,7 +155,7 @@ def _legend(panel: Panel, scale: str, *, numbers: bool = True) -> list[str]:
 
 
 def _letter(action: Action) -> str:
-    return action.kind.value.lower() if action.pipe == UP else action.kind.value
+    return action.kind.value.lower() if action.pipe % 2 == UP else action.kind.value
 
 
 def _label(action: Action) -> str:

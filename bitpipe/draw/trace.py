@@ -11,7 +11,7 @@ from typing import Any
 
 from bitpipe.draw.look import WORDS
 from bitpipe.draw.panel import Panel, lanes
-from bitpipe.schedule.action import PIPE_LETTERS, Kind
+from bitpipe.schedule.action import Kind, pipe_mark
 from bitpipe.schedule.timeline import Event
 
 # Microseconds of trace per unit of the timeline: a stage's forward is shown as a millisecond.
@@ -94,7 +94,7 @@ def _slice(panel: Panel, event: Event, pid: int, tid: int, scale: float) -> dict
     action = event.action
     args: dict[str, Any] = {}
     if action.stage >= 0:
-        args = {"stage": action.stage, "chunk": panel.chunk(action), "pipe": PIPE_LETTERS[action.pipe]}
+        args = {"stage": action.stage, "chunk": panel.chunk(action), "pipe": pipe_mark(action.pipe)}
     if action.micro_batch >= 0:
         args["micro_batch"] = action.micro_batch
     return {

@@ -79,7 +79,7 @@ def resident_parameters(model: ModelConfig, placement: Placement, device: int) -
             stage,
             shared=stage == last and placement.device(pipe, 0) == device,
         )
-        for pipe, stage in placement.chunks_of(device)
+        for pipe, stage in placement.held[device]
     )
 
 

@@ -332,7 +332,7 @@ def build_chunks(
     placement = plan.program.schedule.placement
     parts = partition(job.model.layers, placement.stages)
     chunks: dict[tuple[int, int], Chunk] = {}
-    for pipe, stage in sorted(placement.chunks_of(plan.device), key=lambda chunk: chunk[1]):
+    for pipe, stage in sorted(placement.held[plan.device], key=lambda chunk: chunk[1]):
         same = next((chunk for (_, s), chunk in chunks.items() if s == stage), None)
         embedding = None
         if job.model.tied_embeddings and stage == placement.stages - 1:

@@ -103,9 +103,8 @@ class Plan:
     def holders(self, group: Group) -> tuple[int, ...]:
         """Ranks that hold the stage, in both directions and all replicas; for TIE, the embedding."""
         kind, stage = group
-        tables = self.program.schedule.placement.table
         ends = (0, -1) if kind is Kind.TIE else (stage,)
-        devices = {table[end] for table in tables for end in ends}
+        devices = self.program.schedule.placement.replicas(*ends)
         return tuple(sorted(self.layout.rank(w, d) for d in devices for w in range(self.layout.width)))
 
     @cached_property

@@ -4,6 +4,7 @@ The text form serves as repr, parser, figure label, trace name and error message
 
     F3@5d        forward of micro-batch 3 at stage 5 of the down pipe
     B3@5u        backward of the same micro-batch number in the up pipe
+    F3@5p2       forward in a third pipe: the first two are d and u, further ones p2, p3, …
     I3@5d W3@5d  the two halves of a split backward: input gradient, weight gradient
     RECV_F3@5d   post the receive of the activation that F3@5d consumes
     WAIT_F3@5d   wait for it
@@ -43,17 +44,31 @@ class Kind(StrEnum):
 
 COMPUTE = frozenset({Kind.F, Kind.B, Kind.I, Kind.W})
 DOWN, UP = 0, 1
-PIPE_LETTERS = "du"
+_PIPE = r"(d|u|p(?:[2-9]|[1-9]\d{1,8}))"
 _TEXT = re.compile(
-    r"([FBIW]|(?:RECV|WAIT|SEND)_[FB])(\d{1,18})@(\d{1,18})([du])|(SYNC|TIE)@(\d{1,18})([du])|STEP"
+    rf"([FBIW]|(?:RECV|WAIT|SEND)_[FB])(\d{{1,18}})@(\d{{1,18}}){_PIPE}|(SYNC|TIE)@(\d{{1,18}}){_PIPE}|STEP"
 )
 
 
-class Action(NamedTuple):
-    """One action; ``micro_batch``, ``stage`` (both from 0) and ``pipe`` (0 down, 1 up).
+def pipe_mark(pipe: int) -> str:
+    """A pipe in the text form of actions: d, u, p2, p3, …"""
+    return "du"[pipe] if pipe < 2 else f"p{pipe}"
 
-    ``micro_batch`` counts within the pipeline group, both directions together: the first
-    ⌈N/2⌉ go down, the others up. It is -1 for SYNC, TIE and STEP.
+
+def pipe_word(pipe: int) -> str:
+    """A pipe in words, for legends."""
+    return ("down", "up")[pipe] if pipe < 2 else f"pipe {pipe}"
+
+
+def _pipe(mark: str) -> int:
+    return "du".index(mark) if mark in "du" else int(mark[1:])
+
+
+class Action(NamedTuple):
+    """One action; ``micro_batch``, ``stage`` and ``pipe`` count from 0 (pipe 0 is down, 1 up).
+
+    ``micro_batch`` counts within the pipeline group, all pipes together. It is -1 for SYNC, TIE
+    and STEP.
     """
 
     kind: Kind
@@ -64,7 +79,7 @@ class Action(NamedTuple):
     def __str__(self) -> str:
         if self.kind is Kind.STEP:
             return "STEP"
-        where = f"@{self.stage}{PIPE_LETTERS[self.pipe]}"
+        where = f"@{self.stage}{pipe_mark(self.pipe)}"
         return f"{self.kind.value}{self.micro_batch if self.micro_batch >= 0 else ''}{where}"
 
     def __repr__(self) -> str:
@@ -86,7 +101,7 @@ def parse_action(text: str) -> Action:
         raise InputError("action", text, "expected for instance F3@5d, B0@2u, SEND_F1@4d, SYNC@5d or STEP")
     kind, micro_batch, stage, pipe, sync, sync_stage, sync_pipe = found.groups()
     if kind:
-        return Action(Kind(kind), int(micro_batch), int(stage), PIPE_LETTERS.index(pipe))
+        return Action(Kind(kind), int(micro_batch), int(stage), _pipe(pipe))
     if sync:
-        return Action(Kind(sync), -1, int(sync_stage), PIPE_LETTERS.index(sync_pipe))
+        return Action(Kind(sync), -1, int(sync_stage), _pipe(sync_pipe))
     return Action(Kind.STEP)

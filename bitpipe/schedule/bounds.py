@@ -29,32 +29,39 @@ before S−1 forwards and not after the last S−1 backwards: T ≥ 3(S−1) + 3
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bitpipe.schedule.placement import Placement
-from bitpipe.schedule.schedule import Schedule, pipe_of
+from bitpipe.schedule.schedule import Schedule, even_pipes
 
 
 def lower_bound(
-    placement: Placement, micro_batches: int, *, cap: int | None = None, split_backward: bool = False
+    placement: Placement,
+    micro_batches: int,
+    *,
+    cap: int | None = None,
+    split_backward: bool = False,
+    pipes: Sequence[int] | None = None,
 ) -> float:
     """No order of these actions on these devices finishes earlier (derivation: module docstring).
 
     Args:
         placement: where the stages are.
-        micro_batches: N, both directions together.
+        micro_batches: N, all pipes together.
         cap: C, most chunks of activations that a device may hold; None for no limit.
-        split_backward: backward as I and W, an activation held until its W.
+        split_backward: backward as I and W (of any of them), an activation held until its W.
+        pipes: the pipe of every micro-batch, if they are not spread evenly.
 
     Returns:
         The bound in units of one stage forward.
     """
     stages = placement.stages
-    counts = [0] * len(placement.pipes)
-    for micro_batch in range(micro_batches):
-        counts[pipe_of(micro_batch, micro_batches, placement.bidirectional)] += 1
+    pipes = even_pipes(micro_batches, len(placement.routes)) if pipes is None else pipes
+    counts = [pipes.count(pipe) for pipe in placement.pipes]
     back = 1 if split_backward else 2
     best = 0
     for device in range(placement.depth):
-        held = [(pipe, stage) for pipe, stage in placement.chunks_of(device) if counts[pipe]]
+        held = [(pipe, stage) for pipe, stage in placement.held[device] if counts[pipe]]
         if not held:
             continue
         nearest = min(stage for _, stage in held)
@@ -86,4 +93,5 @@ def schedule_bound(schedule: Schedule, cap: int | None = None) -> float:
         schedule.micro_batches,
         cap=schedule.cap if cap is None else cap,
         split_backward=schedule.split_backward,
+        pipes=schedule.pipes,
     )

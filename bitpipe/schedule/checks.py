@@ -12,7 +12,7 @@ from bitpipe.schedule.action import COMPUTE, Action, Kind
 from bitpipe.schedule.collector import paused
 from bitpipe.schedule.errors import ProgramError, at, stuck
 from bitpipe.schedule.program import Program
-from bitpipe.schedule.schedule import Schedule, pipe_of, pipe_rule
+from bitpipe.schedule.schedule import Schedule, pipe_rule
 
 # Looking a member up in its enumeration is slow, and these loops see a million instructions.
 _F, _B, _I, _W = Kind.F, Kind.B, Kind.I, Kind.W
@@ -49,45 +49,39 @@ def check_schedule(schedule: Schedule) -> None:
 
 
 def complete(schedule: Schedule) -> None:
-    """Each micro-batch passes each stage of its pipe once per kind, on the stage's device."""
+    """Each micro-batch passes each stage of its pipe once: F, then either B or I and W."""
     placement, count = schedule.placement, schedule.micro_batches
-    kinds = (Kind.F, Kind.I, Kind.W) if schedule.split_backward else (Kind.F, Kind.B)
-    table = placement.table
-    pipes = [pipe_of(m, count, placement.bidirectional) for m in range(count)]
-    stages = placement.stages
-    seen: dict[Kind, bytearray] = {kind: bytearray(count * stages) for kind in kinds}
-    for device, row in enumerate(schedule.orders):
+    routes, pipes, stages, orders = placement.routes, schedule.pipes, placement.stages, schedule.orders
+    seen = {kind: bytearray(count * stages) for kind in COMPUTE}
+    for device, row in enumerate(orders):
         for position, action in enumerate(row):
             kind, micro_batch, stage, pipe = action
             if kind not in seen:
-                raise at(schedule.orders, device, position, f"{action} is not one of {', '.join(kinds)}")
+                raise at(orders, device, position, f"{action} is not one of F, B, I, W")
             if not (0 <= micro_batch < count and 0 <= stage < stages):
-                raise at(
-                    schedule.orders,
-                    device,
-                    position,
-                    f"{action} lies outside {count} micro-batches and {stages} stages",
-                )
+                reason = f"{action} lies outside {count} micro-batches and {stages} stages"
+                raise at(orders, device, position, reason)
             if pipe != pipes[micro_batch]:
-                rule = pipe_rule(count) if placement.bidirectional else "all go down where there is one pipe"
-                raise at(schedule.orders, device, position, f"{action} is in the wrong pipe: {rule}")
-            if table[pipe][stage] != device:
-                raise at(
-                    schedule.orders,
-                    device,
-                    position,
-                    f"{action}: the stage lies on device {table[pipe][stage]}",
-                )
+                reason = f"{action} is in the wrong pipe: {pipe_rule(pipes)}"
+                raise at(orders, device, position, reason)
+            if routes[pipe][stage] != device:
+                reason = f"{action}: the stage lies on device {routes[pipe][stage]}"
+                raise at(orders, device, position, reason)
             index = micro_batch * stages + stage
             if seen[kind][index]:
-                raise at(schedule.orders, device, position, f"{action} comes twice")
+                raise at(orders, device, position, f"{action} comes twice")
             seen[kind][index] = 1
-    for kind in kinds:
-        index = seen[kind].find(0)
-        if index >= 0:
-            micro_batch, stage = divmod(index, stages)
-            missing = Action(kind, micro_batch, stage, pipes[micro_batch])
-            raise ProgramError(f"{missing} is missing on device {table[missing.pipe][stage]}")
+            if kind is not _F and seen[_B][index] and (seen[_I][index] or seen[_W][index]):
+                raise at(orders, device, position, f"{action}: a backward is either B, or I and W")
+    whole = seen[_B]
+    for kind in (_F, _I, _W) if whole.find(0) >= 0 else (_F,):
+        index = -1
+        while (index := seen[kind].find(0, index + 1)) >= 0:
+            if kind is _F or not whole[index]:
+                micro_batch, stage = divmod(index, stages)
+                split = seen[_I][index] or seen[_W][index] or (schedule.split_backward and kind is not _F)
+                missing = Action(kind if kind is _F or split else _B, micro_batch, stage, pipes[micro_batch])
+                raise ProgramError(f"{missing} is missing on device {routes[missing.pipe][stage]}")
 
 
 def activations(schedule: Schedule) -> None:
@@ -165,7 +159,7 @@ def executes(program: Program) -> None:
     on the order, that nothing waits forever, and that every input is there when it is used.
     """
     schedule = program.schedule
-    stages, depth, table = schedule.placement.stages, schedule.depth, schedule.placement.table
+    stages, depth, table = schedule.placement.stages, schedule.depth, schedule.placement.routes
     chunks = schedule.micro_batches * stages
     # What there is, by 2·chunk (+ 1 for gradients): computed on its device, or arrived from another.
     made, arrived = bytearray(2 * chunks), bytearray(2 * chunks)
@@ -265,7 +259,7 @@ def collectives(program: Program) -> None:
         for chunk, position in syncs.items():
             if done.get(chunk, -1) > position:
                 _fail(program, device, position, f"{row[position].action} starts before its last backward")
-        wanted = {pipe * stages + stage for pipe, stage in placement.chunks_of(device) if stage in rank}
+        wanted = {pipe * stages + stage for pipe, stage in placement.held[device] if stage in rank}
         if syncs.keys() != wanted:
             pipe, stage = divmod(min(syncs.keys() ^ wanted), stages)
             missing = Action(Kind.SYNC, -1, stage, pipe)

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.placement import Placement
-from bitpipe.schedule.schedule import Schedule, pipe_of
+from bitpipe.schedule.schedule import Schedule, even_pipes
 
 Rows = list[list[int]]
 """Per device, the codes of its compute actions, first to last."""
@@ -22,19 +22,25 @@ Rows = list[list[int]]
 
 @dataclass(frozen=True, kw_only=True)
 class Codes:
-    """The numbering for one placement and number of micro-batches."""
+    """The numbering for one placement and the micro-batches of its pipes (``pipes[m]``)."""
 
     placement: Placement
-    micro_batches: int
+    pipes: tuple[int, ...]
     split_backward: bool = False
 
     @classmethod
     def of(cls, schedule: Schedule) -> Codes:
-        return cls(
-            placement=schedule.placement,
-            micro_batches=schedule.micro_batches,
-            split_backward=schedule.split_backward,
-        )
+        return cls(placement=schedule.placement, pipes=schedule.pipes, split_backward=schedule.split_backward)
+
+    @classmethod
+    def even(cls, placement: Placement, micro_batches: int, *, split_backward: bool = False) -> Codes:
+        """With N micro-batches spread evenly over the pipes."""
+        pipes = even_pipes(micro_batches, len(placement.routes))
+        return cls(placement=placement, pipes=pipes, split_backward=split_backward)
+
+    @property
+    def micro_batches(self) -> int:
+        return len(self.pipes)
 
     @cached_property
     def stages(self) -> int:
@@ -50,23 +56,21 @@ class Codes:
         return self.micro_batches * self.length
 
     @cached_property
-    def pipes(self) -> list[int]:
-        """The pipe of each micro-batch."""
-        both = self.placement.bidirectional
-        return [pipe_of(m, self.micro_batches, both) for m in range(self.micro_batches)]
-
-    @cached_property
     def locals(self) -> list[int]:
         """Each micro-batch's number within its pipe."""
-        first_up = self.pipes.count(0)
-        return [m if pipe == 0 else m - first_up for m, pipe in enumerate(self.pipes)]
+        counts = [0] * len(self.placement.routes)
+        locals_ = []
+        for pipe in self.pipes:
+            locals_.append(counts[pipe])
+            counts[pipe] += 1
+        return locals_
 
     @cached_property
     def step_devices(self) -> list[list[int]]:
         """``step_devices[pipe][step]``: the device that does the step."""
         tables = []
-        for pipe in self.placement.pipes:
-            forward = list(self.placement.table[pipe])
+        for route in self.placement.routes:
+            forward = list(route)
             backward = forward[::-1]
             tables.append(forward + backward + (backward if self.split_backward else []))
         return tables

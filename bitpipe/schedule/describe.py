@@ -105,11 +105,6 @@ def count_transfers(schedule: Schedule) -> int:
 
     The V placement needs 2N·v(D−1), the cyclic one 2N(vD−1): its turns cross devices, too.
     """
-    table = schedule.placement.table
+    table = schedule.placement.routes
     crossing = [sum(a != b for a, b in pairwise(row)) for row in table]
-    forwards = [0] * len(table)
-    for order in schedule.orders:
-        for action in order:
-            if action.kind is Kind.F and action.stage == 0:
-                forwards[action.pipe] += 1
-    return 2 * sum(count * hops for count, hops in zip(forwards, crossing, strict=True))
+    return 2 * sum(crossing[pipe] for pipe in schedule.pipes)

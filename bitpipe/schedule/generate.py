@@ -42,9 +42,8 @@ def generate(spec: ScheduleSpec) -> Schedule:
     if spec.split_backward and not method.can_split:
         able = ", ".join(name for name, other in METHODS.items() if other.can_split)
         raise InputError("split_backward", True, f"{method.title} does not split it", f"these do: {able}")
-    check_size(spec, placement.stages)
     count, empty = _micro_batches(spec, method, placement)
-    codes = Codes(placement=placement, micro_batches=count, split_backward=spec.split_backward)
+    codes = Codes.even(placement, count, split_backward=spec.split_backward)
     plan = Plan(
         codes=codes,
         cap=_cap(spec, method, placement, count),
@@ -54,10 +53,9 @@ def generate(spec: ScheduleSpec) -> Schedule:
     return Schedule(
         method=method.name,
         placement=placement,
-        micro_batches=count,
+        pipes=codes.pipes,
         orders=tuple(codes.actions(row) for row in rows),
         cap=plan.cap,
-        split_backward=spec.split_backward,
         empty=empty,
     )
 
@@ -82,7 +80,9 @@ def placement_of(spec: ScheduleSpec) -> Placement:
         raise InputError("placement", name, f"{method.title} uses {' or '.join(method.placements)}")
     if spec.depth < 2:
         raise InputError("depth", spec.depth, "a pipeline needs at least 2 devices", "nearest: 2")
-    return Placement(name=name, depth=spec.depth, chunks=chunks, bidirectional=method.bidirectional)
+    check_size(spec, spec.depth * chunks)
+    placement = PLACEMENTS[name](spec.depth, chunks)
+    return placement.mirrored() if method.bidirectional else placement
 
 
 def _micro_batches(spec: ScheduleSpec, method: Method, placement: Placement) -> tuple[int, frozenset[int]]:

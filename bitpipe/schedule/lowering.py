@@ -64,15 +64,14 @@ def lower(schedule: Schedule, *, sync: str, width: int = 1, tied: bool = False) 
     """
     choose("sync", sync, SYNCS)
     placement = schedule.placement
-    if sync != "none" and placement.bidirectional:
-        down, up = placement.table
-        if any(a == b for a, b in zip(down, up, strict=True)):
-            raise InputError(
-                "depth",
-                schedule.depth,
-                "both replicas of a stage lie on one device; gradient sync needs an even depth",
-                f"nearest: {schedule.depth - 1} or {schedule.depth + 1}",
-            )
+    shared = any(len(placement.replicas(stage)) < len(placement.routes) for stage in range(placement.stages))
+    if sync != "none" and shared:
+        raise InputError(
+            "depth",
+            schedule.depth,
+            "two replicas of a stage lie on one device; gradient sync needs an even depth",
+            f"nearest: {schedule.depth - 1} or {schedule.depth + 1}",
+        )
     codes = Codes.of(schedule)
     rows = [codes.encode(order) for order in schedule.orders]
     start, end = start_times(codes, rows, UNIT.steps(codes))
@@ -185,7 +184,7 @@ def sync_order(codes: Codes, end: list[float], width: int, *, shared: bool = Fal
     Args:
         shared: first and last stage share their device's embedding, whose gradient stage 0 sums.
     """
-    if width * len(codes.placement.pipes) == 1:
+    if width * len(codes.placement.routes) == 1:
         return ()
     length = codes.length
     ready = [0.0] * codes.stages
@@ -201,7 +200,7 @@ def sync_order(codes: Codes, end: list[float], width: int, *, shared: bool = Fal
 
 def needs_tie(placement: Placement, tied: bool) -> bool:
     """Whether the tied embedding lies on two devices and needs an all-reduce of its own."""
-    return tied and any(table[0] != table[-1] for table in placement.table)
+    return tied and any(route[0] != route[-1] for route in placement.routes)
 
 
 def sync_points(
@@ -228,7 +227,7 @@ def sync_points(
             last[first] = max(last.get(first, 0), last.get(head, 0))
     points: list[list[Point]] = []
     for device, row in enumerate(rows):
-        held = placement.chunks_of(device)
+        held = placement.held[device]
         rank = {stage: place for place, stage in enumerate(order)}
         mine = sorted((rank[stage], pipe, stage) for pipe, stage in held if stage in rank)
         wanted = [(last.get((pipe, stage), 0), Action(Kind.SYNC, -1, stage, pipe)) for _, pipe, stage in mine]

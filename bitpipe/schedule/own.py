@@ -12,8 +12,8 @@ Where some backwards are split and some are not, B stands for I and W one after 
 Function (``method=module:function``): called with the :class:`ScheduleSpec`, returns rows of
 actions (or their texts), or a whole :class:`Schedule`.
 
-Where stages lie is read off the rows. Micro-batches are numbered as everywhere: of N the first
-⌈N/2⌉ go down, the others up; a schedule without ``u`` actions has one pipe.
+Which device holds which stage, how many pipes there are and which micro-batches pass which of them
+is all read off the rows. Micro-batches are numbered over all pipes together.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from bitpipe.errors import InputError
-from bitpipe.schedule.action import DOWN, PIPE_LETTERS, UP, Action, Kind, parse_action
+from bitpipe.schedule.action import Action, Kind, parse_action, pipe_mark, pipe_word
 from bitpipe.schedule.checks import check_schedule
 from bitpipe.schedule.codes import Codes
 from bitpipe.schedule.errors import ProgramError, at
 from bitpipe.schedule.evaluation import UNIT, start_times
 from bitpipe.schedule.exchange import from_torch_csv
 from bitpipe.schedule.methods.base import Method, Plan
-from bitpipe.schedule.placement import PLACEMENTS, Placement
+from bitpipe.schedule.placement import Placement, placement_from_routes
 from bitpipe.schedule.schedule import Schedule, pipe_rule
 from bitpipe.schedule.spec import ScheduleSpec, check_size
 
@@ -121,16 +121,11 @@ def schedule_from_rows(rows: Iterable[Iterable[Action | str]], spec: ScheduleSpe
         for position, action in enumerate(row):
             if action.kind not in _COMPUTE:
                 raise at(orders, device, position, f"{action} is not F, B, I or W; lowering adds the rest")
-    actions = [action for row in orders for action in row]
-    if not actions:
+    if not any(orders):
         raise InputError("method", spec.method, "the schedule has no actions")
+    placement = _read_placement(orders)
     return Schedule(
-        method=spec.method,
-        placement=_read_placement(orders, spec),
-        micro_batches=max(action.micro_batch for action in actions) + 1,
-        orders=orders,
-        cap=spec.cap,
-        split_backward=any(action.kind in (Kind.I, Kind.W) for action in actions),
+        method=spec.method, placement=placement, pipes=_read_pipes(orders), orders=orders, cap=spec.cap
     )
 
 
@@ -148,36 +143,39 @@ def _halves(action: Action) -> tuple[Action, ...]:
     return action._replace(kind=Kind.I), action._replace(kind=Kind.W)
 
 
-def _read_placement(orders: tuple[tuple[Action, ...], ...], spec: ScheduleSpec) -> Placement:
-    depth = len(orders)
+def _read_placement(orders: tuple[tuple[Action, ...], ...]) -> Placement:
     where: dict[tuple[int, int], int] = {}
     for device, row in enumerate(orders):
         for position, action in enumerate(row):
             key = action.pipe, action.stage
             if where.setdefault(key, device) != device:
                 raise at(orders, device, position, f"{action}: the stage also lies on device {where[key]}")
-    both = any(pipe == UP for pipe, _ in where)
-    stages = max(stage for _, stage in where) + 1
-    for pipe in (DOWN, UP) if both else (DOWN,):
-        missing = next((stage for stage in range(stages) if (pipe, stage) not in where), None)
-        if missing is not None:
-            raise ProgramError(
-                f"no device holds stage {missing}{PIPE_LETTERS[pipe]}, but the last stage is {stages - 1}"
-            )
-    if stages % depth:
-        near = f"nearest: {stages // depth * depth or depth} or {(stages // depth + 1) * depth}"
-        raise InputError("stages", stages, f"expected a multiple of the {depth} devices (rows)", near)
-    tables = tuple(
-        tuple(where[pipe, stage] for stage in range(stages)) for pipe in ((DOWN, UP) if both else (DOWN,))
-    )
-    chunks = stages // depth
-    for name in PLACEMENTS:
-        if name == "sequential" and chunks != 1:
-            continue
-        placement = Placement(name=name, depth=depth, chunks=chunks, bidirectional=both)
-        if tables == placement.table:
-            return placement
-    return Placement(name="own", depth=depth, chunks=chunks, bidirectional=both, own=tables)
+    stages, pipes = (max(key[part] for key in where) + 1 for part in (1, 0))
+    if len(where) < pipes * stages:
+        pipe, stage = next((p, s) for p in range(pipes) for s in range(stages) if (p, s) not in where)
+        raise ProgramError(
+            f"no device holds stage {stage}{pipe_mark(pipe)}, but the last stage is {stages - 1}"
+        )
+    routes = tuple(tuple(where[pipe, stage] for stage in range(stages)) for pipe in range(pipes))
+    return placement_from_routes(routes, len(orders))
+
+
+def _read_pipes(orders: tuple[tuple[Action, ...], ...]) -> tuple[int, ...]:
+    pipes: dict[int, int] = {}
+    for device, row in enumerate(orders):
+        for position, action in enumerate(row):
+            pipe = pipes.setdefault(action.micro_batch, action.pipe)
+            if pipe != action.pipe:
+                reason = (
+                    f"{action}: micro-batch {action.micro_batch} already is in the {pipe_word(pipe)} pipe; "
+                    "they are numbered over all pipes together"
+                )
+                raise at(orders, device, position, reason)
+    count = max(pipes) + 1
+    if len(pipes) < count:
+        missing = next(m for m in range(count) if m not in pipes)
+        raise ProgramError(f"micro-batch {missing} is missing, but the last one is {count - 1}")
+    return tuple(pipes[m] for m in range(count))
 
 
 def _from_file(spec: ScheduleSpec) -> list[list[Action]]:
@@ -311,5 +309,5 @@ def _matches(spec: ScheduleSpec, schedule: Schedule) -> None:
     for key, want, found in asked:
         if want is not None and want != found:
             both = key == "micro_batches" and schedule.placement.bidirectional
-            hint = f"both pipes together: {pipe_rule(spec.micro_batches)}" if both else ""
+            hint = f"all pipes together: {pipe_rule(schedule.pipes)}" if both else ""
             raise InputError(key, want, f"the schedule {spec.method} has {key}={found}", hint)

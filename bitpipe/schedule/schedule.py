@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
-from bitpipe.schedule.action import DOWN, UP, Action
+from bitpipe.schedule.action import Action, Kind, pipe_word
 from bitpipe.schedule.placement import Placement
 
 
@@ -15,19 +16,17 @@ class Schedule:
     Attributes:
         method: the name under which :mod:`bitpipe.schedule.methods` registers it.
         placement: where the stages are.
-        micro_batches: N, both directions together, padding included.
+        pipes: ``pipes[m]`` is the pipe of micro-batch m, padding included.
         orders: ``orders[device]`` is the device's compute actions, first to last.
         cap: most chunks of activations that a device holds at once, or None.
-        split_backward: whether backward comes as I and W instead of B.
         empty: micro-batches that carry no samples (padding, section 1.1).
     """
 
     method: str
     placement: Placement
-    micro_batches: int
+    pipes: tuple[int, ...]
     orders: tuple[tuple[Action, ...], ...]
     cap: int | None = None
-    split_backward: bool = False
     empty: frozenset[int] = frozenset()
 
     @property
@@ -38,18 +37,35 @@ class Schedule:
     def chunks(self) -> int:
         return self.placement.chunks
 
+    @property
+    def micro_batches(self) -> int:
+        """N, all pipes together."""
+        return len(self.pipes)
 
-def pipe_of(micro_batch: int, micro_batches: int, bidirectional: bool) -> int:
-    """The pipe of a micro-batch: of N, the first ⌈N/2⌉ go down, the others up."""
-    return UP if bidirectional and micro_batch >= (micro_batches + 1) // 2 else DOWN
+    @cached_property
+    def split_backward(self) -> bool:
+        """Whether any backward comes as I and W instead of B."""
+        return any(action.kind is Kind.I for order in self.orders for action in order)
 
 
-def pipe_rule(micro_batches: int) -> str:
-    """The rule of :func:`pipe_of` in words, for two pipes and this N."""
-    down = (micro_batches + 1) // 2
-    here = " and ".join(
-        f"{first}–{last} {way}" if first < last else f"{first} {way}"
-        for first, last, way in ((0, down - 1, "down"), (down, micro_batches - 1, "up"))
-        if first <= last
+def even_pipes(micro_batches: int, pipes: int) -> tuple[int, ...]:
+    """The pipe of every micro-batch where nobody says otherwise: blocks as equal as possible.
+
+    With two pipes the first ⌈N/2⌉ go down, the others up.
+    """
+    each, more = divmod(micro_batches, pipes)
+    return tuple(pipe for pipe in range(pipes) for _ in range(each + (pipe < more)))
+
+
+def pipe_rule(pipes: tuple[int, ...]) -> str:
+    """Which micro-batches go where, in words."""
+    blocks: list[list[int]] = []
+    for micro_batch, pipe in enumerate(pipes):
+        if blocks and blocks[-1][2] == pipe:
+            blocks[-1][1] = micro_batch
+        else:
+            blocks.append([micro_batch, micro_batch, pipe])
+    return " and ".join(
+        f"{first}–{last} {pipe_word(pipe)}" if first < last else f"{first} {pipe_word(pipe)}"
+        for first, last, pipe in blocks
     )
-    return f"of N micro-batches the first ⌈N/2⌉ go down, the others up, here {here}"

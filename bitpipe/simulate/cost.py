@@ -17,6 +17,7 @@ from bitpipe.errors import InputError
 from bitpipe.job import Job
 from bitpipe.models import arithmetic, partition
 from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.lowering import needs_tie
 from bitpipe.schedule.placement import Placement
 from bitpipe.schedule.schedule import Schedule
 from bitpipe.simulate.calibration import Calibration
@@ -132,7 +133,7 @@ class CostModel:
     @cached_property
     def _apart(self) -> bool:
         """Whether first and last stage hold copies of a tied embedding on different devices."""
-        return self.job.model.tied_embeddings and any(table[0] != table[-1] for table in self.placement.table)
+        return needs_tie(self.placement, self.job.model.tied_embeddings)
 
     @cached_property
     def _boundary_bytes(self) -> int:

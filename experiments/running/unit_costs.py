@@ -73,7 +73,7 @@ def figures(cell: Cell) -> tuple[dict[str, Any], dict[str, list[Any]], Timeline]
         "node": [cell.layout.node(rank) for rank in range(len(places))],
     }
     devices |= {name: [known[key][device] for _, device in places] for key, name in _VECTORS.items()}
-    held = [len(schedule.placement.chunks_of(device)) / schedule.chunks for _, device in places]
+    held = [len(schedule.placement.held[device]) / schedule.chunks for _, device in places]
     devices["weights_m_theta"] = held
     return metrics, devices, timeline
 

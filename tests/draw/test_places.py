@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from bitpipe.cluster import RankLayout
 from bitpipe.draw.places import LayoutPart, PlacementPart, crossings
 from bitpipe.draw.sheet import save, sheet
-from bitpipe.schedule import Placement
+from bitpipe.schedule import PLACEMENTS, cyclic, vee
 
-V4 = Placement(name="v", depth=4, chunks=2, bidirectional=True)
+V4 = vee(4, 2).mirrored()
 
 
 def layout(name):
@@ -19,15 +19,15 @@ def layout(name):
 
 @given(st.integers(2, 16), st.integers(1, 6))
 def test_v_crosses_devices_less_often_than_cyclic(depth, chunks):
-    v = crossings(Placement(name="v", depth=depth, chunks=chunks))
-    cyclic = crossings(Placement(name="cyclic", depth=depth, chunks=chunks))
+    v = crossings(vee(depth, chunks))
+    around = crossings(cyclic(depth, chunks))
     assert v == (chunks * (depth - 1), chunks - 1)
-    assert cyclic == (chunks * depth - 1, 0)
+    assert around == (chunks * depth - 1, 0)
 
 
 def test_the_note_counts_transfers_of_figure_1():
     notes = [
-        PlacementPart(placement=Placement(name=n, depth=2, chunks=2), title="", micro_batches=2).note()
+        PlacementPart(placement=PLACEMENTS[n](2, 2), title="", micro_batches=2).note()
         for n in ("cyclic", "v")
     ]
     assert "3 of 3 hand-overs" in notes[0]

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from bitpipe.models import ModelConfig, arithmetic, partition
 from bitpipe.models.micro_batch import MicroBatch
 from bitpipe.models.transformer import build_chunk
-from bitpipe.schedule.placement import Placement
+from bitpipe.schedule.placement import PLACEMENTS
 from tests.models.helpers import tiny
 
 MODELS = Path(__file__).parents[2] / "conf" / "model"
@@ -93,7 +93,7 @@ def test_the_whole_model_on_meta_has_the_stated_parameters(name: str) -> None:
 def test_a_device_holds_both_directions_and_shares_the_embedding_under_v(name: str) -> None:
     model = tiny(layers=8)
     chunks = 1 if name == "sequential" else 2
-    placement = Placement(name=name, depth=4, chunks=chunks, bidirectional=True)
+    placement = PLACEMENTS[name](4, chunks).mirrored()
     total = sum(arithmetic.resident_parameters(model, placement, device) for device in range(4))
     copies = 2 * arithmetic.parameters(model)
     apart = 0 if name == "v" else 2 * model.vocabulary * model.hidden

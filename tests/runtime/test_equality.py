@@ -25,7 +25,17 @@ from bitpipe.errors import InputError
 from bitpipe.job import Job
 from bitpipe.runtime.block import prepare
 from bitpipe.runtime.processes.pool import Pool
-from bitpipe.schedule import METHODS, Action, Instruction, Kind, Placement, Program, Schedule, lower, pipe_of
+from bitpipe.schedule import (
+    METHODS,
+    Action,
+    Instruction,
+    Kind,
+    Program,
+    Schedule,
+    even_pipes,
+    lower,
+    sequential,
+)
 
 BOUND = 1e-10
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -157,14 +167,14 @@ def test_half_precision_keeps_full_precision_weights(pool_of: Callable[[int], Po
 
 def both_ways(depth: int, count: int) -> Schedule:
     """A bidirectional GPipe: all forwards as they become ready, then all backwards."""
-    placement = Placement(name="sequential", depth=depth, bidirectional=True)
-    pipes = [pipe_of(m, count, True) for m in range(count)]
+    placement = sequential(depth).mirrored()
+    pipes = even_pipes(count, 2)
     orders = []
     for device in range(depth):
         held = [
             (m, stage, pipe)
             for m, pipe in enumerate(pipes)
-            for p, stage in placement.chunks_of(device)
+            for p, stage in placement.held[device]
             if p == pipe
         ]
         forward = sorted(held, key=lambda c: (c[0] + c[1], c))
@@ -174,7 +184,7 @@ def both_ways(depth: int, count: int) -> Schedule:
                 Action(kind, *chunk) for kind, row in ((Kind.F, forward), (Kind.B, backward)) for chunk in row
             )
         )
-    return Schedule(method="both_ways", placement=placement, micro_batches=count, orders=tuple(orders))
+    return Schedule(method="both_ways", placement=placement, pipes=pipes, orders=tuple(orders))
 
 
 def with_late_sync(program: Program) -> Program:
@@ -182,7 +192,7 @@ def with_late_sync(program: Program) -> Program:
     placement = program.schedule.placement
     rows = []
     for device, row in enumerate(program.rows):
-        held = sorted(placement.chunks_of(device), key=lambda chunk: chunk[1])
+        held = sorted(placement.held[device], key=lambda chunk: chunk[1])
         actions = [Action(Kind.SYNC, -1, stage, pipe) for pipe, stage in held]
         if any(stage in (0, placement.stages - 1) for _, stage in held):
             actions.append(Action(Kind.TIE, -1, 0, 0))

@@ -29,7 +29,7 @@ def held(result: RunResult, device: int) -> int:
         stage: stage_memory(
             job.model, placement.stages, stage, job.micro_batch_size, precision=job.precision
         ).activations
-        for _, stage in placement.chunks_of(device)
+        for _, stage in placement.held[device]
     }
     freed = Kind.W if program.schedule.split_backward else Kind.B
     now = most = 0

@@ -90,7 +90,7 @@ def test_what_ranks_hold_is_what_their_schedule_says(pool_of: Callable[[int], Po
         schedule = generate(job.schedule)
         peaks = by_device(result, "peak_activation_ma")
         assert peaks == peak_activations(schedule), job.schedule
-        held = tuple(len(schedule.placement.chunks_of(device)) / schedule.chunks for device in range(4))
+        held = tuple(len(schedule.placement.held[device]) / schedule.chunks for device in range(4))
         assert by_device(result, "weights_m_theta") == held, job.schedule
         seen.add(peaks)
     assert len(seen) > 5, "or the schedules do not tell a right count from a wrong one"

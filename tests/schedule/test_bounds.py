@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from bitpipe.schedule import Placement, ScheduleSpec, describe, early_forward_cap, generate, lower_bound
+from bitpipe.schedule import (
+    PLACEMENTS,
+    Placement,
+    ScheduleSpec,
+    cyclic,
+    describe,
+    early_forward_cap,
+    generate,
+    lower_bound,
+)
 
 
 def placement(depth: int, chunks: int, name: str = "v") -> Placement:
-    return Placement(name=name, depth=depth, chunks=chunks, bidirectional=True)
+    return PLACEMENTS[name](depth, chunks).mirrored()
 
 
 @pytest.mark.parametrize("depth", [2, 4, 8, 16, 32])
@@ -29,7 +38,7 @@ def test_the_closed_forms_of_two_directions(depth: int, chunks: int, name: str) 
 
 def test_one_direction_loses_three_halves_per_device_and_chunk() -> None:
     for depth, n, chunks in ((4, 8, 1), (8, 8, 2), (5, 10, 3)):
-        where = Placement(name="cyclic", depth=depth, chunks=chunks)
+        where = cyclic(depth, chunks)
         assert lower_bound(where, n) == pytest.approx(3 * n + 3 * (depth - 1) / chunks)
 
 

@@ -207,7 +207,7 @@ def with_row(device: int, change: Callable[[list[Action]], list[Action]]) -> Non
         (lambda row: [*row, parse_action("F0@1d")], "the stage lies on device 1"),
         (lambda row: [*row, parse_action("F0@0u")], "is in the wrong pipe"),
         (lambda row: [*row, parse_action("F9@0d")], "outside 4 micro-batches and 8 stages"),
-        (lambda row: [*row, parse_action("I0@0d")], "not one of F, B"),
+        (lambda row: [*row, parse_action("I0@0d")], "a backward is either B, or I and W"),
     ],
 )
 def test_a_faulty_schedule_is_refused(change: Callable[[list[Action]], list[Action]], message: str) -> None:

@@ -14,13 +14,14 @@ from bitpipe.errors import InputError
 from bitpipe.schedule import (
     UNIT,
     Costs,
-    Placement,
     ScheduleSpec,
     check,
     evaluate,
     generate,
     held_chunks,
     lower,
+    sequential,
+    vee,
 )
 from bitpipe.schedule.__main__ import main
 from bitpipe.schedule.codes import Codes
@@ -34,8 +35,8 @@ def spec(depth: int, count: int, method: str = "bitpipe", **more: object) -> Sch
 
 
 def v_problem(depth: int, count: int, cap: int | None = None, split: bool = False) -> Problem:
-    placement = Placement(name="v", depth=depth, chunks=2, bidirectional=True)
-    return Problem.of(Codes(placement=placement, micro_batches=count, split_backward=split), UNIT, cap)
+    placement = vee(depth, 2).mirrored()
+    return Problem.of(Codes.even(placement, count, split_backward=split), UNIT, cap)
 
 
 @pytest.mark.parametrize(
@@ -148,8 +149,8 @@ def test_exchanges_keep_the_cap_and_do_not_worsen() -> None:
 
 def test_the_bound_counts_work_heads_tails_and_chains() -> None:
     assert [v_problem(4, n).units(v_problem(4, n).bound) for n in (4, 8)] == [13.5, 25.5]
-    placement = Placement(name="sequential", depth=2)
-    one = Problem.of(Codes(placement=placement, micro_batches=3), Costs(transfer=0.5), None)
+    placement = sequential(2)
+    one = Problem.of(Codes.even(placement, 3), Costs(transfer=0.5), None)
     assert one.units(one.bound) == 3 * 3 + 3 + 2 * 0.5  # work, F before it, B after it, two hops
 
 

@@ -7,7 +7,7 @@ import pytest
 from bitpipe.cluster import Link, Links, RankLayout
 from bitpipe.errors import InputError
 from bitpipe.schedule.action import parse_action
-from bitpipe.schedule.placement import Placement
+from bitpipe.schedule.placement import sequential
 from bitpipe.schedule.program import Instruction, Program
 from bitpipe.schedule.schedule import Schedule
 from bitpipe.schedule.timeline import Timeline
@@ -27,7 +27,7 @@ def links(width: int = 1, depth: int = 2, per_node: int = 8, layout: str = "sequ
 
 def program(*rows: str) -> Program:
     """Rows of actions; SEND and WAIT of stage s go between the devices of stages s−1, s, s+1."""
-    placement = Placement(name="sequential", depth=len(rows))
+    placement = sequential(len(rows))
     made = []
     for device, row in enumerate(rows):
         instructions = []
@@ -40,7 +40,7 @@ def program(*rows: str) -> Program:
                 peer = device - 1 if action.kind.value.endswith("F") else device + 1
             instructions.append(Instruction(action, peer))
         made.append(tuple(instructions))
-    schedule = Schedule(method="hand", placement=placement, micro_batches=2, orders=tuple(() for _ in rows))
+    schedule = Schedule(method="hand", placement=placement, pipes=(0, 0), orders=tuple(() for _ in rows))
     return Program(
         schedule=schedule, rows=tuple(made), slots=(1,) * len(rows), sync="eager", sync_order=(0, 1)
     )
