@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -88,14 +87,6 @@ def time_chunk(
         layer_flops=layers * arithmetic.layer_forward_flops(model, micro_batch_size),
         head_flops=arithmetic.head_forward_flops(model, micro_batch_size) if head else 0,
     )
-
-
-def time_chunks(
-    model: ModelConfig, micro_batch_size: int, device: Device, *, repeats: int = 20
-) -> Iterator[ChunkTime]:
-    """Chunks of 1, 2 and 4 layers, and one of 1 layer with the head."""
-    for layers, head in ((1, False), (2, False), (4, False), (1, True)):
-        yield time_chunk(model, micro_batch_size, layers=layers, head=head, device=device, repeats=repeats)
 
 
 def _chunk(model: ModelConfig, layers: int, head: bool, dtype: torch.dtype, device: Device) -> Chunk:

@@ -1,15 +1,15 @@
-"""What was checked, against which bound, and what came out."""
+"""What was checked, against which bound, and what came out: one file, written again after every step."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Check:
     """One line of the report.
 
@@ -29,15 +29,9 @@ class Check:
         return f"{'ok    ' if self.passed else 'MISSED'} {self.name}: {self.value} ({self.bound})"
 
 
-def write(folder: Path, device: str, seconds: float, checks: Sequence[Check], **measured: Any) -> Path:
-    """Write ``report.json``: the checks and every number behind them; returns its path."""
-    path = folder / "report.json"
-    document = {
-        "device": device,
-        "origin": "measured",
-        "seconds": seconds,
-        "checks": [asdict(check) for check in checks],
-        **measured,
-    }
-    path.write_text(json.dumps(document, indent=1) + "\n")
-    return path
+def write(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON file whole or not at all; checks and timings as their fields."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(document, indent=1, default=asdict) + "\n")
+    part.replace(path)

@@ -65,14 +65,18 @@ def job_of(model: ModelConfig = MODEL) -> Job:
     )
 
 
+def free_links() -> Links:
+    """Transfers that cost nothing, between ranks on one node."""
+    layout = RankLayout(name="sequential", width=1, depth=4, devices_per_node=4)
+    free = Link(bandwidth=float("inf"), latency=0.0)
+    return Links(layout=layout, p2p_intra=free, p2p_inter=free, all_reduce_intra=free, all_reduce_inter=free)
+
+
 def compare(device: Device, model: ModelConfig = MODEL) -> Agreement:
     """Train one step on four ranks and on one process, both on this kind of device."""
     job = job_of(model)
-    layout = RankLayout(name="sequential", width=1, depth=4, devices_per_node=4)
-    free = Link(bandwidth=float("inf"), latency=0.0)
-    links = Links(layout=layout, p2p_intra=free, p2p_inter=free, all_reduce_intra=free, all_reduce_inter=free)
     target = Target(device=device.place.type, transport="staged")
-    (run,) = prepare([job], clock="wall", links=[links], data=RandomTokens(), target=target)
+    (run,) = prepare([job], clock="wall", links=[free_links()], data=RandomTokens(), target=target)
     with Pool(job.ranks, watchdog=60.0) as pool:
         ranks = pool.call(gradients_on_rank, run, limit=100.0)
     loss, wanted = _one_process(job, device)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,7 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from bitpipe.errors import InputError
 from bitpipe.gpu_check import __main__ as gpu_check
-from bitpipe.gpu_check import fit, staged_ranks
+from bitpipe.gpu_check import fit, staged_ranks, steps
 from bitpipe.gpu_check.chunks import ChunkTime, time_chunk
 from bitpipe.gpu_check.row import Row, RowTimes, measure_row
 from bitpipe.models import ModelConfig, arithmetic
@@ -62,9 +64,9 @@ def test_staged_ranks_agree_with_one_process() -> None:
 
 @pytest.mark.parametrize("family", ["bert", "gpt"])
 def test_a_row_holds_what_is_predicted(alone: None, family: str) -> None:
-    job = gpu_check.row_job(replace(SMALL, family=family), 2)
+    job = steps.row_job(replace(SMALL, family=family), 2)
     predicted = predict(job, conf.cluster("laptop"), conf.calibration("physical"))
-    number, peak = gpu_check.fullest(predicted)
+    number, peak = steps.fullest(predicted)
     row = measure_row(job, number, CPU, pairs=1)
     assert row.peak_bytes == pytest.approx(peak, rel=0.03)
     assert row.parameters == predicted.costs.resident_parameters[number]
@@ -72,7 +74,7 @@ def test_a_row_holds_what_is_predicted(alone: None, family: str) -> None:
 
 
 def test_a_row_runs_all_its_actions(alone: None) -> None:
-    row = Row(gpu_check.row_job(SMALL, 2), 3, CPU)
+    row = Row(steps.row_job(SMALL, 2), 3, CPU)
     before = {group: flat.checksum() for group, flat in row.gradients.flats.items()}
     row.interpret()
     spans = row.trainer.spans
@@ -128,7 +130,7 @@ def test_a_calibration_recovers_the_rates_behind_the_timings(tmp_path: Path) -> 
     path = tmp_path / "h200.yaml"
     fit.write(calibration, path)
     assert conf.calibration(str(path)) == calibration
-    job = gpu_check.row_job(conf.model("bert_64"), 4)
+    job = steps.row_job(conf.model("bert_64"), 4)
     assert predict(job, h200, conf.calibration(str(path))).costs.calibrated
 
 
@@ -156,3 +158,69 @@ def test_utilisation_counts_three_forwards() -> None:
     flops = 3 * (time.layer_flops + time.head_flops)
     assert time.utilisation(1e9) == pytest.approx(flops / (time.forward + time.backward) / 1e9)
     assert min(time.forward, time.backward) > 0
+
+
+FAILURES = {
+    "raises": "raise SystemExit('no such kernel')",
+    "hangs": "import time; time.sleep(600)",
+    "dies": "import os; os.kill(os.getpid(), 9)",
+    "leaves nothing": "",
+    "leaves half a file": "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('{')",
+}
+GOOD = """
+import json, pathlib, sys
+check = {"name": pathlib.Path(sys.argv[1]).stem, "value": "1", "bound": "any", "passed": True}
+document = {"checks": [check], "chunks": [], "rows": {}, "calibration_errors": []}
+pathlib.Path(sys.argv[1]).write_text(json.dumps(document))
+"""
+
+
+@pytest.mark.parametrize(
+    ("failing", "how"),
+    [*((step.name, "raises") for step in steps.STEPS), *(("equality", how) for how in FAILURES)],
+)
+def test_whichever_step_fails_the_report_is_complete(failing: str, how: str, tmp_path: Path) -> None:
+    """Every step's process is played by a line of Python, one of which fails."""
+
+    def command(step: steps.Step) -> list[str]:
+        text = FAILURES[how] if step.name == failing else GOOD
+        # Without site: a bare interpreter starts in a few milliseconds.
+        return [sys.executable, "-S", "-I", "-c", text, str(tmp_path / "steps" / f"{step.name}.json")]
+
+    (tmp_path / "steps").mkdir()
+    hangs = how == "hangs"
+    wanted = [replace(step, limit=1.0 if hangs and step.name == failing else 60.0) for step in steps.STEPS]
+    assert gpu_check.check(wanted, command, tmp_path, {"device": "fake"}) == 1
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert list(report["steps"]) == [step.name for step in steps.STEPS]
+    verdicts = {check["name"]: check["passed"] for check in report["checks"]}
+    assert verdicts == {step.name: step.name != failing for step in steps.STEPS}
+
+
+def test_the_report_is_written_before_the_next_step_starts(tmp_path: Path) -> None:
+    (tmp_path / "steps").mkdir()
+    seen = []
+
+    def command(step: steps.Step) -> list[str]:
+        path = tmp_path / "report.json"
+        seen.append(list(json.loads(path.read_text())["steps"]) if path.exists() else [])
+        return [sys.executable, "-S", "-I", "-c", GOOD, str(tmp_path / "steps" / f"{step.name}.json")]
+
+    names = [step.name for step in steps.STEPS]
+    assert gpu_check.check(steps.STEPS, command, tmp_path, {}) == 0
+    assert seen == [names[:number] for number in range(len(names))]
+
+
+def test_all_steps_together_stay_under_four_minutes() -> None:
+    assert sum(step.limit for step in steps.STEPS) < 240
+
+
+@pytest.mark.slow
+def test_the_whole_script_runs_on_a_cpu(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    gpu_check.main(["--cpu", "--cluster", "laptop", "--out", str(tmp_path)])
+    report = json.loads((tmp_path / "cpu" / "report.json").read_text())
+    assert {step: end["ended"] for step, end in report["steps"].items()} == {
+        step.name: "ok" for step in steps.STEPS if not step.needs_gpu
+    }
+    calibration = conf.calibration(str(tmp_path / "cpu" / "cpu.yaml"))
+    assert calibration.name == "cpu"
