@@ -17,10 +17,15 @@ class InputError(ValueError):
         self.value = value
         self.allowed = allowed
         self.hint = hint
-        super().__init__(f"{key}={value}: {allowed}" + (f" ({hint})" if hint else ""))
+        super().__init__(_one_line(f"{key}={value}: {allowed}" + (f" ({hint})" if hint else "")))
 
     def __reduce__(self) -> tuple[type, tuple[str, object, str, str]]:
         return type(self), (self.key, self.value, self.allowed, self.hint)
+
+
+def _one_line(text: str) -> str:
+    """Line breaks and other control characters, which any value may hold, as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def choose(key: str, value: str, choices: Iterable[str]) -> str:

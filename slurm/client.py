@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from bitpipe.errors import InputError
+from slurm.environment import scrubbed
 
 TIMEOUT_S = 30.0
 LOCAL = "hydra/launcher=local runs here"
@@ -30,13 +31,17 @@ def call(*command: str, timeout: float = TIMEOUT_S, stdin: str | None = None) ->
     if not shutil.which(command[0]):
         raise NoAnswer("slurm", f"{command[0]} not found", "no Slurm on this machine", LOCAL)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, input=stdin)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, input=stdin, env=scrubbed()
+        )
     except subprocess.TimeoutExpired as error:
         problem = f"no answer within {timeout:.0f} s; is slurmctld up?"
         raise NoAnswer("slurm", command[0], problem, f"try: scontrol ping; {LOCAL}") from error
     if done.returncode != 0:
         problem = first_error(done.stderr or done.stdout)
-        if "config" in problem:
+        if re.search(
+            r"slurm\.conf|config(uration)? (source|file|server)|fetch config", problem, re.IGNORECASE
+        ):
             raise NoAnswer("slurm", command[0], problem, f"is SLURM_CONF set? {LOCAL}")
         if re.search(r"unable to contact|connect", problem, re.IGNORECASE):
             raise NoAnswer("slurm", command[0], problem, f"is slurmctld up? {LOCAL}")
@@ -47,6 +52,7 @@ def call(*command: str, timeout: float = TIMEOUT_S, stdin: str | None = None) ->
 def first_error(text: str) -> str:
     """The line of Slurm's complaint that says why."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if not re.search(r"Try \S+ --help|Try .* for more information", line)]
     wanted = [line for line in lines if "error:" in line] or lines or ["no reason given"]
     specific = [line for line in wanted if "Batch job submission failed" in line] or wanted
     return re.sub(r"^\w+: (fatal: )?error: ", "", specific[-1])
@@ -59,7 +65,8 @@ class Partition:
     Attributes:
         name: as ``--partition`` takes it.
         default: taken where none is asked for.
-        nodes: usable nodes (not down, drained or failing).
+        nodes: nodes that it has.
+        usable: those that are not down, drained or failing; a node that saves power counts.
         gpus_per_node: of the best node.
         minutes: longest job, None without a limit.
         gres: the GPUs as Slurm writes them, for instance ``gpu:a100:8``.
@@ -73,6 +80,7 @@ class Partition:
     minutes: int | None
     gres: str = ""
     cpus_per_node: int = 0
+    usable: int = 0
 
 
 def partitions() -> dict[str, Partition]:
@@ -80,13 +88,14 @@ def partitions() -> dict[str, Partition]:
     found: dict[str, Partition] = {}
     for line in call("sinfo", "-h", "-N", "-o", "%P|%T|%G|%l|%c").splitlines():
         name, state, gres, limit, cpus = line.split("|")
-        usable = not re.match(r"down|drain|fail|maint|unknown|inval|power", state)
+        usable = not re.match(r"down|drain|fail|maint|unknown|inval|future", state)
         old = found.get(name.rstrip("*"))
         best = max(gpus_in(gres), old.gpus_per_node if old else 0)
         found[name.rstrip("*")] = Partition(
             name=name.rstrip("*"),
             default=name.endswith("*"),
-            nodes=(old.nodes if old else 0) + usable,
+            nodes=(old.nodes if old else 0) + 1,
+            usable=(old.usable if old else 0) + usable,
             gpus_per_node=best,
             minutes=minutes_of(limit),
             gres=gres if gpus_in(gres) else (old.gres if old else ""),

@@ -253,7 +253,15 @@ class Probe:
             step = self.folder / "preflight"
             step.mkdir(exist_ok=True)
             log = str(step / "rank%t.txt")
-            command = plan.step_command(self.site, self.request, sys.executable, output=log, error=log)
+            command = plan.step_command(
+                self.site,
+                self.request,
+                sys.executable,
+                output=log,
+                error=log,
+                code=SweepFolder(self.folder).code,
+                visible=[self.folder],
+            )
             backend = "cuda" if self.request.gpus_per_node else "virtual"
             subprocess.run([*command, "-m", "slurm.preflight", str(step), backend], timeout=200, check=False)
             result = step / preflight.FILE

@@ -72,6 +72,20 @@ class Call:
 
         Supervisor(self, submitit.JobEnvironment().job_id).run()
 
+    def step(self, output: str, error: str) -> list[str]:
+        """The srun command line of the job's ranks, up to the module to run."""
+        settings = self.block.settings
+        needed = [settings.results, settings.data_cache, *filter(None, [settings.data_path])]
+        return plan.step_command(
+            self.site,
+            self.request,
+            sys.executable,
+            output=output,
+            error=error,
+            code=SweepFolder(self.folder).code,
+            visible=[path for path in needed if path.exists()],
+        )
+
 
 class Supervisor:
     """Runs one job's block and keeps its journal."""
@@ -112,8 +126,7 @@ class Supervisor:
             return
         from slurm.pool import SlurmPool
 
-        request, site = self.call.request, self.call.site
-        pool = SlurmPool(request, site, self.folder, sys.executable)
+        pool = SlurmPool(self.call.request, self.call.step, self.folder)
         try:
             run_block(block, self._ended, pool=pool, begun=self._begun)
         finally:
@@ -174,8 +187,7 @@ class Supervisor:
         if not self.call.preflight:
             return True
         log = str(self.folder / "preflight-rank%t.txt")
-        request = self.call.request
-        command = plan.step_command(self.call.site, request, sys.executable, output=log, error=log)
+        command = self.call.step(log, log)
         result = self.folder / preflight.FILE
         result.unlink(missing_ok=True)
         command += ["-m", "slurm.preflight", str(self.folder), block.backend]

@@ -54,9 +54,7 @@ def launch(sweep: Sweep, options: submit.Options) -> None:
         say(f"interrupted while submitting; {still_running(folder)}")
         raise
     cells = sum(len(block.cells) for block in blocks)
-    say(
-        f"{cells} cells in {len(wanted.blocks)} jobs, at most {wanted.gpu_hours:.1f} GPU-hours: {folder.name}"
-    )
+    say(f"{cells} cells in {len(wanted.blocks)} jobs, at most {wanted.cost}: {folder.name}")
     if not options.wait:
         name = folder.arguments
         say(f"follow with: python -m slurm status {name}; bring home with: python -m slurm collect {name}")
@@ -87,7 +85,7 @@ def describe_arrays(sweep: Sweep, where: site.Site, options: submit.Options) -> 
         limit, source = SLURM_DEFAULT_MAX_ARRAY_SIZE, "Slurm's default MaxArraySize; no Slurm here"
     left = pending(sweep, lambda line: None)  # the description has said what is finished
     wanted = submit.planned(left, where, options, max_array_size=limit)
-    total = f"at most {wanted.gpu_hours:.1f} GPU-hours"
+    total = f"at most {wanted.cost}"
     if sweep.repeats > 1:
         total += f" for {sweep.repeats} repeats"
     lines = [
@@ -95,7 +93,7 @@ def describe_arrays(sweep: Sweep, where: site.Site, options: submit.Options) -> 
     ]
     for array in wanted.every:
         kind = "canary" if array in wanted.canaries else "array"
-        lines.append(f"  {kind}: {len(array.members)} x ({array.request}), {array.gpu_hours:.1f} GPU-hours")
+        lines.append(f"  {kind}: {len(array.members)} x ({array.request}), {array.cost}")
     for array in wanted.every:
         lines += ["", text_of(array, wanted, where)]
     return "\n".join(lines)

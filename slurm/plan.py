@@ -26,8 +26,13 @@ class Request:
 
     @property
     def gpu_hours(self) -> float:
-        """GPUs (or, without GPUs, ranks) × the time limit."""
-        return self.nodes * (self.gpus_per_node or self.tasks_per_node) * self.minutes / 60
+        """GPUs × the time limit."""
+        return self.nodes * self.gpus_per_node * self.minutes / 60
+
+    @property
+    def rank_hours(self) -> float:
+        """Ranks × the time limit: what a job without GPUs may take."""
+        return self.nodes * self.tasks_per_node * self.minutes / 60
 
     def __str__(self) -> str:
         gpus = f", {self.gpus_per_node} GPUs/node" if self.gpus_per_node else ""
@@ -45,6 +50,11 @@ class Array:
     def gpu_hours(self) -> float:
         return self.request.gpu_hours * len(self.members)
 
+    @property
+    def cost(self) -> str:
+        """At most so much, for people."""
+        return cost([self])
+
 
 def request(block: Block, site: Site) -> Request:
     """What a block asks for: its shape, and time for start-up and for each repeat of each of its cells."""
@@ -55,7 +65,7 @@ def request(block: Block, site: Site) -> Request:
         nodes=shape.nodes,
         tasks_per_node=shape.devices_per_node,
         gpus_per_node=shape.devices_per_node if asks_gpus else 0,
-        minutes=math.ceil(site.startup_minutes + measurements * site.minutes_per_cell),
+        minutes=site.limit or math.ceil(site.startup_minutes + measurements * site.minutes_per_cell),
     )
 
 
@@ -71,33 +81,51 @@ def arrays(requests: Sequence[Request], *, max_array_size: int) -> list[Array]:
     ]
 
 
+def cost(planned: Sequence[Array]) -> str:
+    """The most that jobs may take together: GPU-hours, and rank-hours of those without GPUs."""
+    gpus = sum(array.gpu_hours for array in planned)
+    ranks = sum(a.request.rank_hours * len(a.members) for a in planned if not a.request.gpus_per_node)
+    parts = [f"{gpus:.1f} GPU-hours"] * bool(gpus) + [f"{ranks:.1f} rank-hours"] * bool(ranks)
+    return " and ".join(parts) or "0.0 GPU-hours"
+
+
 def fit(planned: Sequence[Array], site: Site, offered: Mapping[str, Partition]) -> None:
     """Check requests against what the cluster has, before anything is submitted.
 
+    Nodes that are drained or down count: they may come back, and jobs can wait for them.
+
     Raises:
-        InputError: unknown partition, too many nodes, GPUs per node, cores or minutes.
+        InputError: unknown partition, or in none of those asked for enough nodes, GPUs per node, cores or
+            minutes.
     """
-    if site.partition and site.partition not in offered:
-        raise InputError(
-            "site.partition", site.partition, f"this cluster has {', '.join(sorted(offered)) or 'none'}"
-        )
-    default = next((p for p in offered.values() if p.default), None)
-    partition = offered[site.partition] if site.partition else default
-    if partition is None:
+    for name in site.partitions:
+        if name not in offered:
+            known = f"this cluster has {', '.join(sorted(offered)) or 'none'}"
+            raise InputError("site.partition", name, known)
+    chosen = [offered[name] for name in site.partitions] or [p for p in offered.values() if p.default]
+    if not chosen:
         return  # no default: sbatch will say so
+    for one in dict.fromkeys(array.request for array in planned):
+        refusals = [_refusal(one, site, partition) for partition in chosen]
+        if all(refusals):
+            raise refusals[0] or AssertionError
+
+
+def _refusal(one: Request, site: Site, partition: Partition) -> InputError | None:
+    """Why a partition cannot give what a request asks for; None if it can."""
     where = f"partition {partition.name} has"
-    for one in (array.request for array in planned):
-        if one.nodes > partition.nodes:
-            raise InputError("nodes", one.nodes, f"{where} {partition.nodes} usable nodes")
-        if one.gpus_per_node > partition.gpus_per_node:
-            raise InputError(
-                "gpus_per_node", one.gpus_per_node, f"{where} {partition.gpus_per_node} per node"
-            )
-        cpus = one.tasks_per_node * site.cpus_per_task
-        if partition.cpus_per_node and cpus > partition.cpus_per_node:
-            raise InputError("cpus per node", cpus, f"{where} {partition.cpus_per_node} per node")
-        if partition.minutes is not None and one.minutes > partition.minutes:
-            raise InputError("minutes", one.minutes, f"{where} a limit of {partition.minutes} minutes")
+    if one.nodes > partition.nodes:
+        return InputError("nodes", one.nodes, f"{where} {partition.nodes} nodes")
+    if one.gpus_per_node > partition.gpus_per_node:
+        most = partition.gpus_per_node
+        hint = f"cluster.devices_per_node={most} puts {most} ranks on a node" if most else "another partition"
+        return InputError("gpus_per_node", one.gpus_per_node, f"{where} {most} per node", hint)
+    cpus = one.tasks_per_node * site.cpus_per_task
+    if partition.cpus_per_node and cpus > partition.cpus_per_node:
+        return InputError("cpus per node", cpus, f"{where} {partition.cpus_per_node} per node")
+    if partition.minutes is not None and one.minutes > partition.minutes:
+        return InputError("minutes", one.minutes, f"{where} a limit of {partition.minutes} minutes")
+    return None
 
 
 def check_budget(planned: Sequence[Array], max_gpu_hours: float | None) -> None:
@@ -136,7 +164,7 @@ def parameters(
         "dependency": dependency,
         "array_parallelism": site.parallel,
         "use_srun": False,  # the job itself starts steps, so that one cell's end is not the job's
-        "setup": [*_environment(site, code), *site.setup],
+        "setup": [*_environment(site, code), *map(_guarded, site.setup)],
     }
     if one.gpus_per_node and site.gpu_type:
         values["gres"] = f"gpu:{site.gpu_type}:{one.gpus_per_node}"
@@ -146,12 +174,13 @@ def parameters(
         # To the batch process alone (B:), early enough to write down what happened.
         "signal": "B:USR2@20",
         "chdir": str(code),
+        "export": "ALL",
         "requeue": True,
         "wckey": None,
     }
     if dependency:
         more["kill-on-invalid-dep"] = "yes"
-    more.update(site.sbatch)
+    more.update({name: value for name, value in site.sbatch.items() if name != "time"})  # in the request
     values["additional_parameters"] = {key: value for key, value in more.items() if value is not None}
     values["wckey"] = None
     return {key: value for key, value in values.items() if value is not None or key == "wckey"}
@@ -162,36 +191,73 @@ def _environment(site: Site, code: Path) -> list[str]:
     return [f"export {key}={shlex.quote(value)}" for key, value in pairs.items()]
 
 
+def _guarded(line: str) -> str:
+    """A line of the site's set-up that ends the job if it fails, and says which it was."""
+    said = shlex.quote(f"site.setup: {' '.join(line.split())}: ended with status")
+    return f"{{ {line.rstrip()}\n}} || {{ s=$?; echo {said} $s >&2; exit $s; }}"
+
+
 def interpreter(site: Site, python: str) -> str:
-    """The shell words that start Python in a job; ``exec`` lets signals reach Python itself.
+    """The shell words that start a job's supervisor; ``exec`` lets signals reach Python itself.
 
-    With apptainer the supervising process stays outside the container and only ranks enter it,
-    because a container seldom has Slurm's commands.
+    It stays outside any container, because a container seldom has Slurm's commands; ranks enter it.
     """
-    return f"exec {shlex.quote(site.python or python)}"
+    own = site.python if site.container == "none" else None
+    return f"exec {shlex.quote(site.host_python or own or python)}"
 
 
-def step_command(site: Site, one: Request, python: str, *, output: str, error: str) -> list[str]:
-    """The srun command line of one step, up to the module to run."""
+def step_command(
+    site: Site,
+    one: Request,
+    python: str,
+    *,
+    output: str,
+    error: str,
+    code: Path,
+    visible: Sequence[Path] = (),
+) -> list[str]:
+    """The srun command line of one step, up to the module to run.
+
+    Whatever the submitting shell or the job's own script says, its environment reaches the ranks, and they
+    have the cores that the job has for them. (Since Slurm 22.05 srun inherits neither.)
+
+    Args:
+        site: the cluster's settings.
+        one: the job's resources.
+        python: the supervisor's interpreter.
+        output, error: file names, as srun takes them.
+        code: the snapshot; a container starts there, for ``python -m`` imports from where it starts.
+        visible: further folders that a container's ranks read or write.
+    """
     command = [
         "srun",
         "--unbuffered",
         "--kill-on-bad-exit=1",
+        "--export=ALL",
         f"--nodes={one.nodes}",
         f"--ntasks={one.nodes * one.tasks_per_node}",
         f"--ntasks-per-node={one.tasks_per_node}",
+        f"--cpus-per-task={site.cpus_per_task}",
         f"--output={output}",
         f"--error={error}",
         *site.srun,
     ]
+    mounts = [*site.mounts, *(f"{path}:{path}" for path in _outermost([code, *visible]))]
+    if site.container == "none":
+        return [*command, site.python or python, "-u"]
     if site.container == "pyxis":
-        command.append(f"--container-image={site.image}")
-        if site.mounts:
-            command.append(f"--container-mounts={','.join(site.mounts)}")
-    if site.container == "apptainer":
-        binds = [f"--bind={mount}" for mount in site.mounts]
-        command += ["apptainer", "exec", "--nv", *binds, str(site.image)]
-    return [*command, site.python or python, "-u"]
+        command += [f"--container-image={site.image}", f"--container-mounts={','.join(mounts)}"]
+        command.append(f"--container-workdir={code}")
+    else:
+        command += ["apptainer", "exec", *["--nv"] * bool(one.gpus_per_node)]
+        command += [*(f"--bind={mount}" for mount in mounts), f"--pwd={code}", str(site.image)]
+    return [*command, site.python or "python3", "-u"]
+
+
+def _outermost(paths: Sequence[Path]) -> list[Path]:
+    """Folders that lie in no other one of them, in order."""
+    every = list(dict.fromkeys(paths))
+    return [path for path in every if not any(path.is_relative_to(o) for o in every if o != path)]
 
 
 def render(values: Mapping[str, Any], *, count: int, folder: Path, python: str) -> str:

@@ -18,19 +18,19 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
+from bitpipe.errors import InputError
 from bitpipe.runtime.processes.failure import Death, RankFailure, Report
 from bitpipe.runtime.processes.pool import Describe
 from bitpipe.runtime.result import Cause
 from experiments.running.ranks import ReportingPool
-from slurm import plan
+from slurm import client, plan
 from slurm.rendezvous import KEY
-from slurm.site import Site
 from slurm.verdict import MEMORY
 
 _ENTRIES = 3  # of the board, per rank
@@ -150,8 +150,8 @@ class Step:
         if self._gone(3.0):
             return
         if self.name:  # a stopped or stuck task takes only SIGKILL
-            kill = ["scancel", "--signal=KILL", self.name]
-            subprocess.run(kill, timeout=20, check=False, capture_output=True)
+            with contextlib.suppress(InputError):  # no controller: killing srun has to do
+                client.call("scancel", "--signal=KILL", self.name, timeout=20)
         if not self._gone(10.0):
             self.process.kill()
             self.process.wait()
@@ -173,14 +173,13 @@ class SlurmPool(ReportingPool):
 
     Args:
         request: the job's resources.
-        site: the cluster's settings.
+        command: from the names of the files for output and errors to the srun command line.
         folder: of the job; rank k writes to ``rank<k>/``.
-        python: the interpreter.
     """
 
-    def __init__(self, request: plan.Request, site: Site, folder: Path, python: str) -> None:
+    def __init__(self, request: plan.Request, command: Callable[[str, str], list[str]], folder: Path) -> None:
         super().__init__(request.nodes * request.tasks_per_node, start_limit=300.0)
-        self._request, self._site, self._folder, self._python = request, site, folder, python
+        self._command, self._folder = command, folder
         self._step: Step | None = None
 
     def start(self) -> None:
@@ -195,11 +194,10 @@ class SlurmPool(ReportingPool):
         for rank in range(self.ranks):
             (self._folder / f"rank{rank}").mkdir(parents=True, exist_ok=True)
         where = str(self._folder / "rank%t")
-        output, error = f"{where}/out.txt", f"{where}/err.txt"
-        command = plan.step_command(self._site, self._request, self._python, output=output, error=error)
+        command = self._command(f"{where}/out.txt", f"{where}/err.txt")
         self._board = multiprocessing.RawArray("q", _ENTRIES * self.ranks)
         log = self._folder / f"step{self.generation}.txt"
-        self._step = Step([*command], self.ranks, log, os.environ)
+        self._step = Step(command, self.ranks, log, os.environ)
         try:
             self._step.gather(self._start_limit)
             self._pipes = [self._step.pipes[rank] for rank in range(self.ranks)]

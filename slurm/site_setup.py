@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+import yaml
 
 from bitpipe.errors import InputError, choose
 from slurm import client
 from slurm.site import REPOSITORY, Site, load
 
 EXAMPLE = REPOSITORY / "site.example.yaml"
+PAPER_GPUS = 8
+"""Per node of the paper's cluster."""
 
 
 def write(path: Path, *, partition: str | None = None, force: bool = False) -> Site:
@@ -32,10 +37,12 @@ def text(offered: dict[str, client.Partition], wanted: str | None, account: str 
     Raises:
         InputError: the cluster has no partition.
     """
-    usable = [p for p in offered.values() if p.nodes]
-    if not usable:
-        raise InputError("slurm", "sinfo", "no partition with a usable node")
-    ranked = sorted(usable, key=lambda p: (p.name != wanted, not p.default, -p.gpus_per_node))
+    there = [p for p in offered.values() if p.nodes]
+    if not there:
+        raise InputError("slurm", "sinfo", "no partition with a node")
+    ranked = sorted(
+        there, key=lambda p: (p.name != wanted, not p.gpus_per_node, not p.default, -p.gpus_per_node)
+    )
     best = ranked[0]
     found = {"partition": best.name}
     if account:
@@ -48,14 +55,25 @@ def text(offered: dict[str, client.Partition], wanted: str | None, account: str 
     lines = []
     for line in EXAMPLE.read_text().splitlines():
         key = line.removeprefix("# ").partition(":")[0]
-        lines.append(f"{key}: {found.pop(key)}" if key in found else line)
+        lines.append(f"{key}: {_quoted(found.pop(key))}" if key in found else line)
     limit = f"{best.minutes} minutes" if best.minutes else "no time limit"
     head = [
         f"# Partition {best.name}: {best.nodes} nodes, {best.gpus_per_node} GPUs and "
         f"{best.cpus_per_node} cores each, {limit}.",
         f"# Others: {', '.join(p.name for p in ranked[1:]) or 'none'}.",
     ]
+    if best.gpus_per_node not in (0, PAPER_GPUS):
+        most = best.gpus_per_node
+        head.append(
+            f"# The paper's nodes have {PAPER_GPUS} GPUs, these {most}: cluster.devices_per_node={most}"
+        )
     return "\n".join([*head, *lines]) + "\n"
+
+
+def _quoted(value: str) -> str:
+    """A value that every reader of YAML takes for this text."""
+    plain = re.fullmatch(r"[A-Za-z0-9_][\w.-]*", value) and yaml.safe_load(value) == value
+    return value if plain else "'" + value.replace("'", "''") + "'"
 
 
 def _account() -> str | None:

@@ -15,6 +15,7 @@ from bitpipe.errors import InputError
 from experiments.records.store import short
 from experiments.running.block import Block
 from slurm import client, job, plan
+from slurm.environment import scrubbed_here
 from slurm.folder import Submitted, SweepFolder
 from slurm.site import Site
 from slurm.snapshot import Revision
@@ -71,8 +72,9 @@ class Planned:
         return self.canaries + self.arrays
 
     @property
-    def gpu_hours(self) -> float:
-        return sum(array.gpu_hours for array in self.every)
+    def cost(self) -> str:
+        """At most so much, for people."""
+        return plan.cost(self.every)
 
 
 def planned(blocks: Sequence[Block], site: Site, options: Options, *, max_array_size: int) -> Planned:
@@ -187,7 +189,7 @@ def _submit_array(
             job.Call(block=block, folder=folder.path, request=array.request, site=site, preflight=look)
         )
     with _undisturbed():
-        with _refusals():
+        with _refusals(), scrubbed_here():
             jobs = executor.submit_array(calls)
         return _note(folder, array, kind, calls, [one.job_id for one in jobs], numbers)
 

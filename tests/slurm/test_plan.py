@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,13 +83,65 @@ def test_a_canary_per_shape_goes_first_when_asked_for() -> None:
 
 
 def test_a_sweep_that_may_take_too_long_is_refused() -> None:
+    options = Options(max_gpu_hours=0.1, canary=False)
     with pytest.raises(InputError, match=r"max_gpu_hours=0.1: .*0\.5 GPU-hours"):
-        submit.planned([block(depth=4)], Site(), Options(max_gpu_hours=0.1), max_array_size=10)
+        submit.planned([block(depth=4, backend="cuda")], Site(), options, max_array_size=10)
+
+
+def test_jobs_without_gpus_take_no_gpu_hours() -> None:
+    made = submit.planned([block(depth=4)], Site(), Options(max_gpu_hours=0.1), max_array_size=10)
+    assert made.cost == "0.5 rank-hours"
+    mixed = [block(depth=4), block(depth=8, backend="cuda")]
+    both = submit.planned(mixed, Site(), Options(canary=False), max_array_size=10)
+    assert both.cost == "1.1 GPU-hours and 0.5 rank-hours"
+
+
+def test_a_time_limit_of_the_site_file_enters_request_budget_and_checks() -> None:
+    """`time: 1:30:00` was 90 hours to sbatch, and nothing to the budget."""
+    site = Site.of({"sbatch": {"time": "1:30:00"}})
+    one = plan.request(block(depth=4, backend="cuda"), site)
+    assert one.minutes == 90
+    with pytest.raises(InputError, match=r"max_gpu_hours=5: the sweep may take 6\.0 GPU-hours"):
+        submit.planned(
+            [block(depth=4, backend="cuda")],
+            site,
+            Options(max_gpu_hours=5, canary=False),
+            max_array_size=10,
+        )
+    with pytest.raises(InputError, match="minutes=90: partition main has a limit of 60 minutes"):
+        plan.fit([Array(request=one, members=(0,))], site, {"main": MAIN})
+    assert "time" not in rendered(site, one, "x").partition("--time=90")[2].partition("# setup")[0]
+    assert "#SBATCH --time=90\n" in rendered(site, one, "x")
+
+
+def test_several_partitions_are_one_request_that_one_of_them_can_meet() -> None:
+    small = replace(MAIN, name="small", nodes=1, default=False)
+    two = [Array(request=requests((2, 8))[0], members=(0,))]
+    plan.fit(two, Site(partition="small,main"), {"main": MAIN, "small": small})
+    with pytest.raises(InputError, match="nodes=2: partition small has 1 nodes"):
+        plan.fit(two, Site(partition="small"), {"main": MAIN, "small": small})
+    with pytest.raises(InputError, match=r"site\.partition=mian: this cluster has main, small"):
+        plan.fit(two, Site(partition="small,mian"), {"main": MAIN, "small": small})
+
+
+def test_nodes_of_four_gpus_name_the_setting_that_fits() -> None:
+    four = replace(MAIN, gpus_per_node=4)
+    eight = Request(nodes=1, tasks_per_node=8, gpus_per_node=8, minutes=5)
+    with pytest.raises(InputError, match=r"4 per node \(cluster\.devices_per_node=4 puts"):
+        plan.fit([Array(request=eight, members=(0,))], Site(), {"main": four})
+
+
+def test_a_line_of_the_set_up_that_fails_ends_the_job_and_is_named() -> None:
+    one = requests((1, 1))[0]
+    script = rendered(Site(setup=("true", "X=1\nfalse", "echo never")), one, "x").partition("# command")[0]
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "site.setup: X=1 false: ended with status 1\n"
 
 
 @pytest.mark.parametrize(("site", "one", "complaint"), [
     (Site(partition="gpuu"), requests((1, 4))[0], r"site\.partition=gpuu: this cluster has main"),
-    (Site(), requests((5, 8))[0], "nodes=5: partition main has 4 usable nodes"),
+    (Site(), requests((5, 8))[0], "nodes=5: partition main has 4 nodes"),
     (Site(), Request(nodes=1, tasks_per_node=16, gpus_per_node=16, minutes=5), "gpus_per_node=16: .* 8 per"),
     (Site(cpus_per_task=5), requests((1, 8))[0], "cpus per node=40: partition main has 32 per node"),
     (Site(), Request(nodes=1, tasks_per_node=1, gpus_per_node=0, minutes=61), "minutes=61: .* 60 minutes"),
@@ -100,6 +154,29 @@ def test_what_the_cluster_cannot_give_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
+def rendered(site: Site, one: Request, name: str, after: str | None = None) -> str:
+    """The sbatch text of three jobs, and below it their step's command line."""
+    array = Array(request=one, members=(0, 1, 2))
+    values = plan.parameters(array, site, name=name, code=Path("/sweep/code"), dependency=after)
+    python = plan.interpreter(site, "/venv/python")
+    return plan.render(values, count=3, folder=Path("/sweep/jobs"), python=python)
+
+
+def step(site: Site, one: Request) -> str:
+    return shlex.join(
+        plan.step_command(
+            site,
+            one,
+            "/venv/python",
+            output="/job/rank%t/out.txt",
+            error="/job/rank%t/err.txt",
+            code=Path("/results/sweep/code"),
+            visible=[Path("/results"), Path("/data")],
+        )
+    )
+
+
+CONTAINER = {"mounts": ("/scratch:/scratch",), "host_python": "/shared/venv/bin/python"}
 SITES = {
     "plain": (Site(), 0),
     "everything": (
@@ -115,38 +192,34 @@ SITES = {
             environment={"NCCL_IB_HCA": "mlx5_0:1,mlx5_1:1", "WITH_QUOTE": "it's"},
             setup=("module load cuda/12.4",),
             sbatch={"reservation": "maintenance"},
+            srun=("--mpi=none",),
+            cpus_per_task=4,
         ),
         8,
     ),
+    "apptainer": (Site(container="apptainer", image="/images/b.sif", **CONTAINER), 8),
+    "pyxis": (Site(container="pyxis", image="/images/b.sqsh", python="/opt/venv/bin/python", **CONTAINER), 8),
 }
 
 
 @pytest.mark.parametrize("name", SITES)
-def test_the_sbatch_text_is_the_golden_one(name: str) -> None:
+def test_the_script_and_its_step_are_the_golden_ones(name: str) -> None:
+    """The supervisor runs on the host, its ranks in the container, and both run the snapshot."""
     site, gpus = SITES[name]
     one = Request(nodes=2, tasks_per_node=8, gpus_per_node=gpus, minutes=30)
-    array = Array(request=one, members=(0, 1, 2))
-    after = "afterok:17" if gpus else None
-    values = plan.parameters(array, site, name="table6", code=Path("/sweep/code"), dependency=after)
-    text = plan.render(
-        values, count=3, folder=Path("/sweep/jobs"), python=plan.interpreter(site, "/venv/python")
-    )
+    text = rendered(site, one, "table6", "afterok:17" if gpus else None)
+    text += f"\n# a step of the job\n{step(site, one)}\n"
     golden = GOLDEN / f"{name}.sbatch"
     assert text == golden.read_text(), f"new text, if it is meant so, belongs into {golden}"
 
 
-def test_a_step_ends_as_a_whole_and_runs_in_the_container() -> None:
-    one = Request(nodes=2, tasks_per_node=8, gpus_per_node=8, minutes=30)
-    plain = plan.step_command(Site(srun=("--mpi=none",)), one, "/venv/python", output="o", error="e")
-    assert plain == [
-        "srun", "--unbuffered", "--kill-on-bad-exit=1", "--nodes=2", "--ntasks=16", "--ntasks-per-node=8",
-        "--output=o", "--error=e", "--mpi=none", "/venv/python", "-u",
-    ]  # fmt: skip
-    pyxis = Site(container="pyxis", image="/i.sqsh", mounts=("/a:/a", "/b:/b"), python="python3")
-    assert plan.step_command(pyxis, one, "x", output="o", error="e")[8:] == [
-        "--container-image=/i.sqsh", "--container-mounts=/a:/a,/b:/b", "python3", "-u",
-    ]  # fmt: skip
-    apptainer = Site(container="apptainer", image="/i.sif", mounts=("/a:/a",), python="python3")
-    assert plan.step_command(apptainer, one, "x", output="o", error="e")[8:] == [
-        "apptainer", "exec", "--nv", "--bind=/a:/a", "/i.sif", "python3", "-u",
-    ]  # fmt: skip
+def test_a_container_without_an_interpreter_named_has_its_own_python() -> None:
+    one = requests((1, 2))[0]
+    site = Site(container="apptainer", image="/i.sif")
+    assert step(site, one).endswith("/i.sif python3 -u")
+    assert "--nv" not in step(site, one)  # no GPUs were asked for
+    assert plan.interpreter(site, "/venv/python") == "exec /venv/python"
+    named = replace(site, python="/opt/python")
+    assert step(named, one).endswith("/i.sif /opt/python -u")
+    assert plan.interpreter(named, "/venv/python") == "exec /venv/python"
+    assert plan.interpreter(Site(python="/opt/python"), "/venv/python") == "exec /opt/python"

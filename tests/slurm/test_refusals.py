@@ -27,7 +27,7 @@ BIG = ("depth=16", "micro_batches=16", "method=bitpipe")
 
 @pytest.mark.parametrize(("overrides", "site", "complaint"), [
     (["depth=4"], {"partition": "gpuu"}, "site.partition=gpuu: this cluster has high, main"),
-    ([*BIG, "width=4", "cluster.nodes=8"], {}, "nodes=8: partition main has 4 usable nodes"),
+    ([*BIG, "width=4", "cluster.nodes=8"], {}, "nodes=8: partition main has 4 nodes"),
     ([*BIG, "cluster.devices_per_node=16"], {"gpus": "always"}, "gpus_per_node=16: partition main has 8 per"),
     (["depth=4"], {"constraint": "none"}, "slurm=sbatch: "),
 ])  # fmt: skip
