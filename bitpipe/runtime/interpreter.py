@@ -22,6 +22,7 @@ from bitpipe.runtime.training.gradients import Gradients
 from bitpipe.runtime.training.stash import Stash
 from bitpipe.runtime.transport.mailbox import Mailbox, Sent
 from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.costs import WORTH
 from bitpipe.schedule.program import Instruction
 
 _BLOCKING = (Kind.WAIT_F, Kind.WAIT_B, Kind.STEP)
@@ -283,14 +284,9 @@ class Emulator(Interpreter):
         layers: Mapping[int, int],
         **settings: Any,
     ) -> None:
-        split = nominal.backward / 2
-        self._seconds = {
-            Kind.F: nominal.forward,
-            Kind.B: nominal.backward,
-            Kind.I: split,
-            Kind.W: split,
-            Kind.STEP: nominal.step,
-        }
+        self._seconds = {Kind.F: nominal.forward, Kind.STEP: nominal.step}
+        for kind in (Kind.B, Kind.I, Kind.W):
+            self._seconds[kind] = nominal.backward * WORTH[kind] / WORTH[Kind.B]
         self._deadline = clock
         self._issues = plan.issues
         self._nothing = torch.empty(0, dtype=torch.float64)

@@ -3,9 +3,10 @@
 from bitpipe.schedule.action import DOWN, UP, Action, Kind, parse_action, pipe_mark, pipe_word
 from bitpipe.schedule.bounds import early_forward_cap, lower_bound, schedule_bound
 from bitpipe.schedule.checks import check, check_schedule
+from bitpipe.schedule.costs import UNIT, Costs
 from bitpipe.schedule.describe import Description, count_transfers, describe
 from bitpipe.schedule.errors import ProgramError
-from bitpipe.schedule.evaluation import UNIT, Costs, evaluate, held_chunks, peak_activations
+from bitpipe.schedule.evaluation import evaluate, held_chunks, peak_activations
 from bitpipe.schedule.exchange import from_torch_csv, to_torch_csv
 from bitpipe.schedule.generate import generate, method_of, placement_of
 from bitpipe.schedule.lowering import lower

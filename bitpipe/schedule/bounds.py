@@ -31,6 +31,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bitpipe.schedule.action import Kind
+from bitpipe.schedule.costs import WORTH
 from bitpipe.schedule.placement import Placement
 from bitpipe.schedule.schedule import Schedule, even_pipes
 
@@ -58,7 +60,8 @@ def lower_bound(
     stages = placement.stages
     pipes = even_pipes(micro_batches, len(placement.routes)) if pipes is None else pipes
     counts = [pipes.count(pipe) for pipe in placement.pipes]
-    back = 1 if split_backward else 2
+    back = WORTH[Kind.I if split_backward else Kind.B]
+    whole = WORTH[Kind.F] + WORTH[Kind.B]
     best = 0
     for device in range(placement.depth):
         held = [(pipe, stage) for pipe, stage in placement.held[device] if counts[pipe]]
@@ -69,11 +72,11 @@ def lower_bound(
         forwards = sum(counts[pipe] for pipe, _ in held)
         possible = forwards if cap is None else min(forwards, cap)
         wait = max(0, stages + back * (stages - 1 - deepest) - nearest - possible)
-        drain = 0 if split_backward else 2 * nearest
-        best = max(best, nearest + 3 * forwards + wait + drain)
+        drain = 0 if split_backward else back * nearest
+        best = max(best, nearest + whole * forwards + wait + drain)
     for count in counts:
         if count:
-            chain = (1 + back) * (stages - 1 + count) + (1 if split_backward else 0)
+            chain = (1 + back) * (stages - 1 + count) + (WORTH[Kind.W] if split_backward else 0)
             best = max(best, chain)
     return best / placement.chunks
 

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from bitpipe.schedule.action import Kind
 from bitpipe.schedule.bounds import schedule_bound
-from bitpipe.schedule.evaluation import UNIT, Costs, evaluate, peak_activations
+from bitpipe.schedule.costs import UNIT, Costs
+from bitpipe.schedule.evaluation import evaluate, peak_activations
 from bitpipe.schedule.schedule import Schedule
 from bitpipe.schedule.timeline import by_device
 

@@ -3,65 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from bitpipe.errors import InputError
 from bitpipe.origin import Origin
 from bitpipe.schedule.action import Kind
 from bitpipe.schedule.codes import Codes, Rows
+from bitpipe.schedule.costs import UNIT, Costs
 from bitpipe.schedule.errors import stuck
 from bitpipe.schedule.schedule import Schedule
 from bitpipe.schedule.timeline import Event, Timeline
-
-Cost = float | tuple[float, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Costs:
-    """What actions cost, in units of one stage forward (the paper's unit, section 1.3).
-
-    A number is the time for 1/D of the model: one of a device's v chunks takes 1/v of it.
-    A tuple gives every one of the v·D stages of a pipe its own time instead, for unequal stages.
-
-    Attributes:
-        forward: of F.
-        backward: of B.
-        input_grad: of I.
-        weight_grad: of W.
-        transfer: delay of an activation or gradient that crosses devices.
-    """
-
-    forward: Cost = 1.0
-    backward: Cost = 2.0
-    input_grad: Cost = 1.0
-    weight_grad: Cost = 1.0
-    transfer: float = 0.0
-
-    def steps(self, codes: Codes) -> list[float]:
-        """Duration of every step of a micro-batch (:mod:`codes`) in ticks of 1/v unit.
-
-        Raises:
-            InputError: a tuple does not have one entry per stage.
-        """
-        back, name = (self.input_grad, "input_grad") if codes.split_backward else (self.backward, "backward")
-        parts = [
-            _per_stage("forward", self.forward, codes),
-            _per_stage(name, back, codes)[::-1],
-        ]
-        if codes.split_backward:
-            parts.append(_per_stage("weight_grad", self.weight_grad, codes)[::-1])
-        return [ticks for part in parts for ticks in part]
-
-
-UNIT = Costs()
-
-
-def _per_stage(name: str, cost: Cost, codes: Codes) -> list[float]:
-    if not isinstance(cost, tuple):
-        return [cost] * codes.stages
-    if len(cost) != codes.stages:
-        raise InputError(f"costs.{name}", len(cost), f"expected one value for each of {codes.stages} stages")
-    return [value * codes.placement.chunks for value in cost]
 
 
 def start_times(

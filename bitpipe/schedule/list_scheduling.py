@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bitpipe.schedule.codes import Codes, Rows
+from bitpipe.schedule.costs import WORTH
 
 # Actions that the passes of one search may place: keeps the largest schedules within seconds.
 _BUDGET = 2_000_000
@@ -77,8 +78,6 @@ def build_graph(codes: Codes) -> Graph:
             if next_fifo:
                 nexts.append(code + length)
             after.append(tuple(nexts))
-    back = 1 if split else 2
-    pattern = [1] * stages + [back] * stages + ([1] * stages if split else [])
     opens = bytearray([1] * stages + [0] * (length - stages))
     closes = bytearray([0] * (length - stages) + [1] * stages)
     assert len(before) == total
@@ -86,7 +85,7 @@ def build_graph(codes: Codes) -> Graph:
         after=after,
         before=before,
         devices=codes.devices,
-        ticks=pattern * codes.micro_batches,
+        ticks=[WORTH[kind] for kind, _ in codes.step_names] * codes.micro_batches,
         opens=opens * codes.micro_batches,
         closes=closes * codes.micro_batches,
         depth=codes.placement.depth,

@@ -23,7 +23,8 @@ from bitpipe.errors import InputError, choose
 from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.codes import Codes, Rows
 from bitpipe.schedule.collector import paused
-from bitpipe.schedule.evaluation import UNIT, start_times
+from bitpipe.schedule.costs import UNIT
+from bitpipe.schedule.evaluation import start_times
 from bitpipe.schedule.placement import Placement
 from bitpipe.schedule.program import Instruction, Program
 from bitpipe.schedule.schedule import Schedule

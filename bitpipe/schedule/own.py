@@ -31,8 +31,9 @@ from bitpipe.errors import InputError
 from bitpipe.schedule.action import Action, Kind, parse_action, pipe_mark, pipe_word
 from bitpipe.schedule.checks import check_schedule
 from bitpipe.schedule.codes import Codes
+from bitpipe.schedule.costs import UNIT
 from bitpipe.schedule.errors import ProgramError, at
-from bitpipe.schedule.evaluation import UNIT, start_times
+from bitpipe.schedule.evaluation import start_times
 from bitpipe.schedule.exchange import from_torch_csv
 from bitpipe.schedule.methods.base import Method, Plan
 from bitpipe.schedule.placement import Placement, placement_from_routes

@@ -17,13 +17,13 @@ from bitpipe.errors import InputError
 from bitpipe.job import Job
 from bitpipe.models import arithmetic, partition
 from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.costs import WORTH
 from bitpipe.schedule.lowering import needs_tie
 from bitpipe.schedule.placement import Placement
 from bitpipe.schedule.schedule import Schedule
 from bitpipe.simulate.calibration import Calibration
 from bitpipe.simulate.programs import schedule_of
 
-FORWARDS_WORTH = {Kind.F: 1.0, Kind.B: 2.0, Kind.I: 1.0, Kind.W: 1.0}
 ELEMENT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 RATE_OF_HALF = {"fp16": 1.0, "bf16": 1.0, "fp32": 1 / 2, "fp64": 1 / 16}
 """Tensor-core rates of the A100 and its kin against half precision (fp32 as TF32)."""
@@ -128,7 +128,7 @@ class CostModel:
             return self._step_seconds[self.layout.places[rank][1]]
         if action.micro_batch in self.schedule.empty:
             return 0.0
-        return self.forward_seconds[action.stage] * FORWARDS_WORTH[action.kind] + self.calibration.op_overhead
+        return self.forward_seconds[action.stage] * WORTH[action.kind] + self.calibration.op_overhead
 
     @cached_property
     def _apart(self) -> bool:

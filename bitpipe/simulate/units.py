@@ -1,7 +1,6 @@
 """Unit costs: programs simulated in the paper's unit, for schedule figures.
 
-One stage forward takes 1, its backward 2 (section 1.3), a chunk 1/v of either; transfers and
-all-reduces take what the caller states.
+Actions cost what :mod:`bitpipe.schedule.costs` says; transfers and all-reduces what the caller states.
 """
 
 from __future__ import annotations
@@ -9,13 +8,13 @@ from __future__ import annotations
 from math import inf
 
 from bitpipe.cluster import Link, Links, RankLayout
-from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule import costs as prices
+from bitpipe.schedule.action import Action
 from bitpipe.schedule.program import Program
 from bitpipe.schedule.timeline import Timeline
 from bitpipe.simulate.engine import simulate
 
 UNIT = "stage forward"
-_UNITS = {Kind.F: 1.0, Kind.B: 2.0, Kind.I: 1.0, Kind.W: 1.0, Kind.STEP: 0.0}
 
 
 def simulate_units(
@@ -37,7 +36,9 @@ def simulate_units(
     )
     links = Links(layout=layout, p2p_intra=hop, p2p_inter=hop, all_reduce_intra=ring, all_reduce_inter=ring)
 
-    def seconds(_: int, action: Action) -> float:
-        return 0.0 if action.micro_batch in schedule.empty else _UNITS[action.kind] / schedule.chunks
+    costs = prices.UNIT.on(schedule.placement)
+
+    def seconds(rank: int, action: Action) -> float:
+        return 0.0 if action.micro_batch in schedule.empty else costs.seconds(rank, action)
 
     return simulate(program, seconds, links, lambda _: 0.0, alike=True, unit=UNIT)

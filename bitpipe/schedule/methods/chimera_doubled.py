@@ -9,7 +9,9 @@ runtime that sends the first on before the second is done gains a little at N = 
 
 from dataclasses import dataclass
 
+from bitpipe.schedule.action import Kind
 from bitpipe.schedule.codes import Codes, Rows
+from bitpipe.schedule.costs import WORTH
 from bitpipe.schedule.list_scheduling import Graph, Placed, list_pass
 from bitpipe.schedule.methods.base import Method, Plan
 from bitpipe.schedule.placement import Placement
@@ -90,7 +92,7 @@ def _graph(codes: Codes, pairs: list[_Pair]) -> Graph:
             before.append(tuple(previous))
             for other in previous:
                 after[other].append(node)
-            ticks.append((1, 2)[two - 1] if not chain else (2 if chain <= two else 0))
+            ticks.append(two * WORTH[Kind.F] if not chain else WORTH[Kind.B] * (chain <= two))
             devices.append(table[step] if step < 2 * depth else table[step - depth])
             opens.append(0 if chain else two)
             closes.append(1 if 1 <= chain <= two else 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bitpipe.errors import InputError
-from bitpipe.schedule.evaluation import UNIT, Costs
+from bitpipe.schedule.costs import UNIT, Costs
 from bitpipe.schedule.search.measured import read_costs
 from bitpipe.schedule.search.searching import EFFORT, Found, search
 from bitpipe.schedule.spec import ScheduleSpec

@@ -10,11 +10,10 @@ from typing import Any
 
 from bitpipe.errors import InputError, choose
 from bitpipe.schedule.action import Kind
-from bitpipe.schedule.evaluation import Costs
+from bitpipe.schedule.costs import NAMES, Costs
 from bitpipe.schedule.timeline import Timeline
 
-_FIELDS = {Kind.F: "forward", Kind.B: "backward", Kind.I: "input_grad", Kind.W: "weight_grad"}
-_KEYS = (*_FIELDS.values(), "transfer")
+_KEYS = (*NAMES.values(), "transfer")
 
 
 def measured_costs(timeline: Timeline, depth: int) -> Costs:
@@ -30,7 +29,7 @@ def measured_costs(timeline: Timeline, depth: int) -> Costs:
     messages = []
     for event in timeline.events:
         kind = event.action.kind
-        if kind in _FIELDS:
+        if kind in NAMES:
             seen[kind][event.action.stage].append(event.end - event.start)
         elif kind in (Kind.SEND_F, Kind.SEND_B):
             messages.append(event.end - event.start)
@@ -42,7 +41,7 @@ def measured_costs(timeline: Timeline, depth: int) -> Costs:
         missing = [stage for stage in range(stages) if stage not in by_stage]
         if missing:
             raise InputError("timeline", kind.value, f"has no {kind.value} of stage {missing[0]}")
-        values[_FIELDS[kind]] = tuple(median(by_stage[stage]) for stage in range(stages))
+        values[NAMES[kind]] = tuple(median(by_stage[stage]) for stage in range(stages))
     if "forward" not in values:
         raise InputError("timeline", "no forward", "there is no F in it")
     unit = sum(values["forward"]) / depth

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from bitpipe.schedule.codes import Codes
-from bitpipe.schedule.evaluation import Costs
+from bitpipe.schedule.costs import Costs
 from bitpipe.schedule.list_scheduling import Graph, build_graph
 
 # Ticks per 1/v unit that are tried in turn; the last one rounds.

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from bitpipe.schedule.bounds import lower_bound
 from bitpipe.schedule.codes import Codes, Rows
-from bitpipe.schedule.evaluation import UNIT, Costs, evaluate, held_chunks
+from bitpipe.schedule.costs import UNIT, Costs
+from bitpipe.schedule.evaluation import evaluate, held_chunks
 from bitpipe.schedule.generate import generate, method_of
 from bitpipe.schedule.list_scheduling import rows_by_start
 from bitpipe.schedule.own import is_own
