@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from bitpipe.words import counted, part
+
 # What no experiment varies: cells of one model in one table should share it.
 SHARED = ("precision", "learning_rate", "clip_norm", "seed", "data", "links", "iterations", "measured")
 
@@ -14,7 +16,7 @@ def remarks(rows: pd.DataFrame) -> tuple[str, ...]:
     for status, group in rows[rows["status"] != "ok"].groupby("status"):
         reasons = group["reason"].dropna().unique()
         why = f": {reasons[0]}" + (" …" if len(reasons) > 1 else "") if len(reasons) else ""
-        found.append(f"{len(group)} of {len(rows)} cells are {status}{why}")
+        found.append(f"{part(len(group), len(rows), 'cell')} {status}{why}")
     for origin, group in rows.groupby("origin"):
         revisions = sorted(group["revision"].dropna().unique())
         if len(revisions) > 1:
@@ -22,7 +24,9 @@ def remarks(rows: pd.DataFrame) -> tuple[str, ...]:
             found.append(f"{origin}: cells of {len(revisions)} revisions ({short})")
         dirty = int(group["dirty"].fillna(False).sum())
         if dirty:
-            found.append(f"{origin}: {dirty} of {len(group)} cells ran from a working tree with changes")
+            found.append(
+                f"{origin}: {dirty} of {counted(len(group), 'cell')} ran from a working tree with changes"
+            )
         for (name,), same in group.groupby(["model"]):
             differ = [key for key in SHARED if same[key].dropna().nunique() > 1]
             if differ:

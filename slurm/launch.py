@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bitpipe.errors import InputError
+from bitpipe.words import counted
 from experiments.composing.sweep import Sweep
 from experiments.records.manifest import write_manifest
 from experiments.running.dry_run import describe
@@ -37,7 +38,7 @@ def launch(sweep: Sweep, options: submit.Options) -> None:
     if not blocks:
         write_manifest(sweep)
         record_refusals(sweep)
-        report(sweep)
+        report(sweep, {})
         return
     wanted = submit.planned(blocks, where, options, max_array_size=limit)
     revision = snapshot.revision()
@@ -53,18 +54,18 @@ def launch(sweep: Sweep, options: submit.Options) -> None:
     except KeyboardInterrupt:
         say(f"interrupted while submitting; {still_running(folder)}")
         raise
-    cells = sum(len(block.cells) for block in blocks)
-    say(f"{cells} cells in {len(wanted.blocks)} jobs, at most {wanted.cost}: {folder.name}")
+    cells = counted(sum(len(block.cells) for block in blocks), "cell")
+    say(f"{cells} in {counted(len(wanted.blocks), 'job')}, at most {wanted.cost}: {folder.name}")
     if not options.wait:
         name = folder.arguments
         say(f"follow with: python -m slurm status {name}; bring home with: python -m slurm collect {name}")
         return
     try:
-        follow(folder, say)
+        states = follow(folder, say)
     except KeyboardInterrupt:
         say(f"stopped waiting; {still_running(folder)}")
         raise
-    report(sweep)
+    report(sweep, {state.cell: state.attempt or f"{state.state}: {state.note}" for state in states})
 
 
 def still_running(folder: SweepFolder) -> str:
@@ -89,7 +90,8 @@ def describe_arrays(sweep: Sweep, where: site.Site, options: submit.Options) -> 
     if sweep.repeats > 1:
         total += f" for {sweep.repeats} repeats"
     lines = [
-        f"{len(wanted.every)} arrays, {len(wanted.blocks)} jobs, {total} (arrays up to {limit}: {source})"
+        f"{counted(len(wanted.every), 'array')}, {counted(len(wanted.blocks), 'job')}, {total} "
+        f"(arrays up to {limit}: {source})"
     ]
     for array in wanted.every:
         kind = "canary" if array in wanted.canaries else "array"

@@ -13,6 +13,7 @@ from analysis.load.paper import printed
 from analysis.load.results import Results
 from analysis.registry import artefact
 from analysis.remarks import remarks
+from bitpipe.words import counted
 
 SETTING = ["width", "depth", "micro_batch_size"]
 GROUP = ["origin", "reading", "model", "gpus", "method"]
@@ -42,7 +43,8 @@ def table5_search(results: Results) -> Rendered:
     same = best["same_as_paper"].sum()
     lost = best["paper_choice_loses_percent"].dropna()
     notes = (
-        f"{len(grid)} cells: " + ", ".join(f"{n} {s}" for s, n in grid["status"].value_counts().items()),
+        f"{counted(len(grid), 'cell')}: "
+        + ", ".join(f"{n} {s}" for s, n in grid["status"].value_counts().items()),
         f"the paper's choice is the best one found in {same} of {len(best)} searches; where it is not, it "
         f"loses {lost[lost > 0].mean():.1f}% on average, {lost.max():.1f}% at most",
         "the model's compute rate does not depend on B, so that a larger B gains only by fewer actions",

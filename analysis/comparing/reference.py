@@ -15,7 +15,7 @@ from typing import Any
 from analysis.load.results import Results
 from bitpipe.errors import InputError
 from experiments.cell import ORIGINS
-from experiments.records.record import FINISHED
+from experiments.records.record import SHOWN
 
 
 def make(results: Path, reference: Path) -> int:
@@ -30,7 +30,7 @@ def make(results: Path, reference: Path) -> int:
     wanted = dict.fromkeys(cell["cell"] for manifest in kept.values() for cell in manifest["cells"])
     for cell in wanted:
         status = known[cell]["status"] if cell in known else "missing"
-        if status not in FINISHED:
+        if status not in SHOWN:
             raise InputError("reference", cell, f"no finished record ({status})", "run its experiment again")
     if reference.exists():
         shutil.rmtree(reference)

@@ -21,6 +21,7 @@ from analysis.load.results import NoResults, Results
 from analysis.registry import Artefact, artefacts
 from bitpipe.draw.html import assets
 from bitpipe.errors import InputError
+from bitpipe.words import counted
 
 TITLE = "BitPipe, reproduced"
 LONG = 12  # tables with more rows are folded
@@ -147,7 +148,7 @@ def _whence(results: Results, id: str) -> str:
     for origin, group in rows.groupby("origin", sort=False):
         revisions = ", ".join(sorted(str(name)[:12] for name in group["revision"].dropna().unique()))
         ok = int(group["status"].eq("ok").sum())
-        parts.append(f"{ok} of {len(group)} {origin} cells ok, revision {revisions or 'unknown'}")
+        parts.append(f"{ok} of {counted(len(group), f'{origin} cell')} ok, revision {revisions or 'unknown'}")
     return "; ".join(parts)
 
 

@@ -63,6 +63,7 @@ def run_block(
     Raises:
         InputError: a job cannot run; nothing has been started.
         ProgramError: a program fails its static check; nothing has been started.
+        RankFailure: the pool cannot start its ranks at all.
     """
     runs = prepare(
         jobs,
@@ -159,6 +160,8 @@ def _attempt(
     try:
         reports = pool.call(train_block, runs, tuple(faults), limit=limit, describe=where)
     except RankFailure as failure:
+        if failure.job < 0:
+            raise
         failed: list[RunResult | None] = [None] * len(runs)
         everyone = range(len(runs)) if failure.cause.kind == "timeout" else [failure.job]
         for number in everyone:

@@ -20,13 +20,17 @@ from bitpipe.schedule.program import Program
 ITEM_BYTES = {"fp32": 4, "fp64": 8, "bf16": 2, "fp16": 2}
 """Bytes of an activation's element."""
 
+KINDS = ("raise", "kill", "stop", "hang", "exit", "memory", "device_memory", "nan")
+"""Of faults."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
     """A fault to inject, for tests of what happens then.
 
     Attributes:
-        kind: ``raise``, ``kill``, ``stop`` (SIGSTOP), ``hang``, ``exit``, ``memory`` or ``nan``.
+        kind: ``raise``, ``kill``, ``stop`` (SIGSTOP), ``hang``, ``exit``, ``memory`` (the host's),
+            ``device_memory`` or ``nan``.
         job, rank, iteration: when and where.
         position: before which action of the row.
     """
@@ -38,7 +42,7 @@ class Fault:
     position: int = 0
 
     def __post_init__(self) -> None:
-        choose("fault.kind", self.kind, ("raise", "kill", "stop", "hang", "exit", "memory", "nan"))
+        choose("fault.kind", self.kind, KINDS)
 
     def strike(self) -> None:
         """Do it."""
@@ -46,6 +50,8 @@ class Fault:
             raise RuntimeError("injected fault")
         if self.kind == "memory":
             raise MemoryError("injected fault")
+        if self.kind == "device_memory":
+            raise RuntimeError("CUDA error: out of memory (injected fault)")
         if self.kind == "exit":
             os._exit(7)
         if self.kind == "hang":

@@ -28,7 +28,7 @@ class Status(StrEnum):
     """How an attempt ended."""
 
     OK = "ok"
-    OOM = "oom"  # does not fit into memory: a result, not an error
+    OOM = "oom"  # does not fit into the device's memory: a result, not an error
     INVALID = "invalid"  # the combination cannot exist; kept where an experiment asks for it
     FAILED = "failed"
     TIMEOUT = "timeout"
@@ -36,8 +36,12 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
-FINISHED = frozenset({Status.OK, Status.OOM, Status.INVALID})
+FINISHED = frozenset({Status.OK, Status.OOM})
 """Statuses that a second run of the same cell would only repeat."""
+
+SHOWN = FINISHED | {Status.INVALID}
+"""What a table may show as an outcome. An ``invalid`` attempt is run again all the same, unless the
+sweep itself refuses the cell: what was missing when it ran (a schedule's file) may be there now."""
 
 
 @dataclass(frozen=True, kw_only=True)

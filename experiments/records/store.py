@@ -128,7 +128,7 @@ class Store:
         return next(self._newest_first(cell), None)
 
     def finished(self, cell: str) -> Record | None:
-        """The newest record that makes running ``cell`` again needless (ok, oom, invalid)."""
+        """The newest record that makes running ``cell`` again needless (ok, oom)."""
         return next((record for record in self._newest_first(cell) if record.status in FINISHED), None)
 
     def best(self, cell: str) -> Record | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bitpipe.words import counted
 from experiments.composing.sweep import Sweep
 from experiments.records.store import Store
 
@@ -9,7 +10,8 @@ from experiments.records.store import Store
 def describe(sweep: Sweep) -> str:
     """One line per cell: id, shape, whether it is finished, what it is; then the shapes' counts."""
     store = Store(sweep.settings.results)
-    lines = [f"{sweep.experiment}: {len(sweep.points)} cells, {len(sweep.blocks)} blocks; nothing is started"]
+    cells, blocks = counted(len(sweep.points), "cell"), counted(len(sweep.blocks), "block")
+    lines = [f"{sweep.experiment}: {cells}, {blocks}; nothing is started"]
     lines.append(f"  {'cell':<12}  {'block':>5}  {'shape':<6}  {'status':<8}  what")
     ranks: dict[str, int] = {}
     for number, block in enumerate(sweep.blocks, 1):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from experiments.composing.sweep import Sweep
-from experiments.records.record import Cause, Record, Status
+from experiments.records.record import FINISHED, Cause, Record, Status
 from experiments.records.store import Store
 from experiments.running.attempt import begin, end
 from experiments.running.block import Block
@@ -53,9 +53,12 @@ def record_refusals(sweep: Sweep) -> None:
     """Write an ``invalid`` record for every impossible cell that the experiment counts as a result."""
     store = Store(sweep.settings.results)
     for point in sweep.points:
-        if point.refusal is None or store.finished(point.cell.id):
+        if point.refusal is None:
             continue
         cause = Cause(kind="input", message=str(point.refusal))
+        known = store.best(point.cell.id)
+        if known and (known.status in FINISHED or known.cause == cause):
+            continue
         block = Block(experiment=sweep.experiment, cells=(point.cell,), settings=sweep.settings)
         record = begin(point.cell, block, store.claim(point.cell.id))
         store.write(end(record, status=Status.INVALID, cause=cause))

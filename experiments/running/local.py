@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from bitpipe.words import counted
 from experiments.composing.sweep import Sweep
 from experiments.records.manifest import write_manifest
 from experiments.records.record import Record
@@ -32,7 +33,7 @@ def run_sweep(sweep: Sweep) -> None:
     for block in blocks:
         progress.started(block)
         run_block(block, progress.finished)
-    report(sweep)
+    report(sweep, progress.attempts)
 
 
 def say(line: str) -> None:
@@ -46,6 +47,7 @@ class Progress:
     def __init__(self, blocks: Sequence[Block]) -> None:
         self.blocks, self.cells = len(blocks), sum(len(block.cells) for block in blocks)
         self.begun, self.done = 0, 0
+        self.attempts = {cell.id: 0 for block in blocks for cell in block.cells}
         self.start = time.monotonic()
 
     def started(self, block: Block) -> None:
@@ -54,8 +56,10 @@ class Progress:
             return
         left = (time.monotonic() - self.start) / max(1, self.done) * (self.cells - self.done)
         until = f", about {left:.0f} s left" if self.done else ""
-        say(f"block {self.begun}/{self.blocks}: {len(block.cells)} cells on {block.ranks} ranks{until}")
+        what = f"{counted(len(block.cells), 'cell')} on {counted(block.ranks, 'rank')}"
+        say(f"block {self.begun}/{self.blocks}: {what}{until}")
 
     def finished(self, record: Record, name: str) -> None:
         self.done += 1
+        self.attempts[record.cell] = record.attempt
         say(line_of(record, name, number=self.done, of=self.cells))

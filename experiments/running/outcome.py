@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bitpipe.words import counted
 from experiments.composing.config import ExperimentConfig
-from experiments.composing.sweep import Sweep
-from experiments.records.record import FINISHED, Status
+from experiments.composing.sweep import Point, Sweep
+from experiments.records.record import FINISHED, Record, Status
 from experiments.records.store import Store
+
+Made = Mapping[str, int | str]
+"""Cell id → the attempt that a sweep made of it, or why it made none. A cell that is not in it was
+not to be run, because an earlier record says all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,24 +42,24 @@ class SweepFailed(Exception):
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        total = sum(outcome.counts.values())
-        super().__init__(f"{len(outcome.failed)} of {total} cells of {outcome.experiment} failed")
+        total = counted(sum(outcome.counts.values()), "cell")
+        super().__init__(f"{len(outcome.failed)} of {total} of {outcome.experiment} failed")
 
 
 ended: list[Outcome] = []
 """Outcomes of the sweeps that this process ran, for the entry point: Hydra passes no results on."""
 
 
-def report(sweep: Sweep) -> Outcome:
+def report(sweep: Sweep, made: Made) -> Outcome:
     """Read the records of a sweep, print the summary and note the outcome.
 
     Raises:
         SweepFailed: a cell failed or has no record.
     """
-    outcome = outcome_of(sweep)
+    outcome = outcome_of(sweep, made)
     ended.append(outcome)
     counts = ", ".join(f"{count} {status}" for status, count in outcome.counts.items())
-    print(f"{sweep.experiment}: {sum(outcome.counts.values())} cells: {counts}", flush=True)
+    print(f"{sweep.experiment}: {counted(sum(outcome.counts.values()), 'cell')}: {counts}", flush=True)
     for cell, name, what in outcome.failed:
         print(f"  {cell} {name}: {what}", flush=True)
     if outcome.failed:
@@ -61,17 +67,19 @@ def report(sweep: Sweep) -> Outcome:
     return outcome
 
 
-def outcome_of(sweep: Sweep) -> Outcome:
-    """The same without printing or raising."""
+def outcome_of(sweep: Sweep, made: Made) -> Outcome:
+    """The same without printing or raising: of the attempts that the sweep made, not of better ones."""
     store = Store(sweep.settings.results)
     counts: Counter[str] = Counter()
     failed = []
-    for cell in {point.cell.id: point.cell for point in sweep.points}.values():
-        record = store.best(cell.id)
+    for point in {point.cell.id: point for point in sweep.points}.values():
+        cell = point.cell
+        record = _record(store, cell.id, made)
         counts[record.status if record else "missing"] += 1
         if record is None:
-            failed.append((cell.id, str(cell), "no record"))
-        elif record.status not in FINISHED:
+            why = made.get(cell.id)
+            failed.append((cell.id, str(cell), why if isinstance(why, str) else "no record"))
+        elif not _is_result(record, point):
             message = record.cause.message if record.cause else ""
             failed.append((cell.id, str(cell), f"{record.status}: {message}"))
     order = [*Status, "missing"]
@@ -82,3 +90,16 @@ def outcome_of(sweep: Sweep) -> Outcome:
         failed=tuple(failed),
         draws=bool(sweep.config.get("draw")) and sweep.experiment != ExperimentConfig.name,
     )
+
+
+def _record(store: Store, cell: str, made: Made) -> Record | None:
+    attempt = made.get(cell)
+    if attempt is None:
+        return store.best(cell)
+    return None if isinstance(attempt, str) else store.read(cell, attempt)
+
+
+def _is_result(record: Record, point: Point) -> bool:
+    """``invalid`` is a result where the experiment asks for it: the sweep itself refuses the cell."""
+    refused = record.status is Status.INVALID and point.refusal is not None
+    return record.status in FINISHED or refused

@@ -162,18 +162,18 @@ def _run(block: Block, begun: _Begun, pool: Pool) -> None:
 
 
 def _measured_scale(begun: _Begun, pool: Pool, data: Any) -> Scale | None:
-    """The block's scale, by the first cell that fits into memory; None if no cell does.
+    """The block's scale, by the first cell that can be measured; None if no cell can.
 
     Raises:
-        RankFailure: the ranks failed for another reason.
+        RankFailure: the ranks do not start.
     """
     for cell in begun.block.cells:
         try:
             return scale_of(cell, _forward_seconds(cell, pool, data))
         except RankFailure as failure:
-            if failure.status != Status.OOM:
+            if failure.job < 0:
                 raise
-            begun.finish(cell, status=Status.OOM, cause=_cause(failure.cause))
+            begun.finish(cell, status=Status(failure.status), cause=_cause(failure.cause))
     return None
 
 

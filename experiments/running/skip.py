@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from bitpipe.words import counted, part
 from experiments.composing.sweep import Sweep
 from experiments.records.provenance import code
 from experiments.records.record import Record, Status
@@ -29,11 +30,13 @@ def pending(sweep: Sweep, say: Callable[[str], None]) -> list[Block]:
     found = {cell.id: record for cell in sweep.cells if (record := store.finished(cell.id))}
     asked = {cell.id: block.settings.repeats for block in sweep.blocks for cell in block.cells}
     done = {id: record for id, record in found.items() if _precise(record, asked[id])}
+    total = len(sweep.cells)
     if len(found) > len(done):
         few = len(found) - len(done)
-        say(f"{few} of {len(sweep.cells)} cells have fewer than {sweep.repeats} repeats: run again")
+        some = f"{few} of {counted(total, 'cell')} {'has' if few == 1 else 'have'}"
+        say(f"{some} fewer than {counted(sweep.repeats, 'repeat')}: run again")
     if done:
-        say(f"{len(done)} of {len(sweep.cells)} cells are finished and skipped (rerun=true runs them again)")
+        say(f"{part(len(done), total, 'cell')} finished and skipped (rerun=true runs them again)")
     if len(done) <= FEW:
         skipped = [cell for cell in sweep.cells if cell.id in done]
         for number, cell in enumerate(skipped, 1):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bitpipe.errors import InputError
 from experiments.composing.sweep import Sweep
 from experiments.records import provenance
 from experiments.records.manifest import write_manifest
@@ -113,6 +114,53 @@ def test_a_failed_cell_takes_nobody_along_and_fails_the_sweep_at_its_end(
     assert store.finished(sweep.cells[0].id).attempt == 2  # type: ignore[union-attr]
 
 
+def test_the_outcome_is_that_of_the_attempts_made_not_of_older_ones(
+    planned: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_sweep(planned(SMALL, f"{SMALL} method=dapple"))
+    capsys.readouterr()
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(simulated, "predict", broken)
+    with pytest.raises(SweepFailed, match="1 of 1 cell of adhoc failed"):
+        run_sweep(planned(f"{SMALL} rerun=true"))
+    assert "adhoc: 1 cell: 1 failed\n" in capsys.readouterr().out
+    (one,) = planned(SMALL).cells
+    assert Store(planned(SMALL).settings.results).best(one.id).attempt == 1  # type: ignore[union-attr]
+    run_sweep(planned(SMALL))  # what is skipped counts by its record
+    assert "adhoc: 1 cell: 1 ok\n" in capsys.readouterr().out
+
+
+def test_what_only_a_job_found_invalid_is_a_failure_and_is_run_again(
+    planned: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A schedule's file, say, that was missing where the cell ran; the sweep itself refuses nothing."""
+
+    def refuses(*_: object) -> None:
+        raise InputError("schedule", "mine.py", "no such file")
+
+    monkeypatch.setattr(simulated, "predict", refuses)
+    with pytest.raises(SweepFailed):
+        run_sweep(planned(SMALL))
+    monkeypatch.undo()
+    sweep = planned(SMALL)
+    run_sweep(sweep)
+    assert [r.status for a in (1, 2) if (r := Store(sweep.settings.results).read(sweep.cells[0].id, a))] == [
+        Status.INVALID,
+        Status.OK,
+    ]
+
+
+def test_a_refusal_is_recorded_once(planned: Plan) -> None:
+    overrides = (f"experiment.invalid=record {SMALL} depth=5",)
+    for _ in range(2):
+        run_sweep(planned(*overrides))
+    sweep = planned(*overrides)
+    assert Store(sweep.settings.results).attempts(sweep.points[0].cell.id) == [1]
+
+
 def test_impossible_cells_of_a_search_are_recorded_with_their_reason(planned: Plan) -> None:
     sweep = planned(*(f"experiment.invalid=record {SMALL} depth={d}" for d in (4, 5)))
     run_sweep(sweep)
@@ -145,7 +193,7 @@ def test_a_manifest_says_which_cells_a_sweep_asked_for_and_what_it_calls_them(pl
 
 def test_a_dry_run_writes_nothing(planned: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_sweep(replace(planned(SMALL), dry_run=True))
-    assert "1 cells, 1 blocks; nothing is started" in capsys.readouterr().out
+    assert "1 cell, 1 block; nothing is started" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
 
 

@@ -264,19 +264,26 @@ def test_a_defect_of_ours_fails_the_blocks_cells_with_its_traceback(
 
 
 @pytest.mark.parametrize(
-    ("starved", "statuses"),
-    [(2, ["oom", "oom"]), (1, ["oom", "ok"])],
+    ("fault", "struck", "statuses", "kind"),
+    [
+        ("device_memory", 2, ["oom", "oom"], "memory"),
+        ("device_memory", 1, ["oom", "ok"], "memory"),
+        ("memory", 1, ["failed", "ok"], "memory"),
+        ("kill", 1, ["failed", "ok"], "signal"),
+        ("raise", 1, ["failed", "ok"], "exception"),
+    ],
 )
-def test_memory_that_runs_out_while_a_forward_is_measured_is_a_result(
-    starved: int, statuses: list[str], planned: Plan, monkeypatch: pytest.MonkeyPatch
+def test_a_cell_that_fails_while_its_forward_is_measured_takes_no_other_along(
+    fault: str, struck: int, statuses: list[str], kind: str, planned: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scale of the links then comes from the first cell that fits."""
+    """The scale of the links then comes from the first cell that can be measured. Only the device's
+    memory makes a result."""
     run_jobs, measured = ranks.run_jobs, []
 
     def run(jobs: Sequence[Job], **options: Any) -> list[RunResult]:
         if "out" not in options:  # a measurement of the forward
             measured.append(jobs)
-            options["faults"] = [Fault(kind="memory", rank=1)] if len(measured) <= starved else []
+            options["faults"] = [Fault(kind=fault, rank=1)] if len(measured) <= struck else []
         return run_jobs(jobs, **options)
 
     monkeypatch.setattr(ranks, "run_jobs", run)
@@ -286,7 +293,7 @@ def test_memory_that_runs_out_while_a_forward_is_measured_is_a_result(
     assert [record.status for record in records] == statuses
     cause = records[0].cause
     assert cause is not None
-    assert cause.kind == "memory"
+    assert cause.kind == kind
     assert cause.message.startswith("measuring a chunk's forward: rank 1")
 
 

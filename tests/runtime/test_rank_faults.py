@@ -63,7 +63,8 @@ def seconds_to_end(result: RunResult, folder: Path) -> float:
         ("raise", "failed", "exception", "RuntimeError: injected fault"),
         ("kill", "failed", "signal", "killed by SIGKILL"),
         ("exit", "failed", "exception", "exited with status 7"),
-        ("memory", "oom", "memory", "MemoryError"),
+        ("memory", "failed", "memory", "MemoryError"),
+        ("device_memory", "oom", "memory", "CUDA error: out of memory"),
     ],
 )
 def test_a_broken_rank_ends_its_job_only(
@@ -75,7 +76,7 @@ def test_a_broken_rank_ends_its_job_only(
     assert (broken.cause.kind, broken.cause.rank) == (kind, 2)
     assert words in broken.cause.message
     assert "rank 2 (replica 0, device 1), iteration 1, at " in broken.cause.message
-    assert (broken.cause.traceback is not None) == (fault in ("raise", "memory"))
+    assert (broken.cause.traceback is not None) == (fault in ("raise", "memory", "device_memory"))
     assert seconds_to_end(broken, out[0]) <= 2.0
     assert other.status == "ok"
     assert len(other.seconds) == 3

@@ -21,7 +21,7 @@ class Report:
         kind: the exception's type.
         message: its text, notes included.
         traceback: all of it.
-        memory: whether memory ran out.
+        memory: whose memory ran out: ``device``, ``host``, or empty.
     """
 
     rank: int
@@ -29,7 +29,7 @@ class Report:
     kind: str
     message: str
     traceback: str
-    memory: bool
+    memory: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,8 @@ class RankFailure(RuntimeError):
     Attributes:
         status: ``failed``, ``timeout`` or ``oom``.
         cause: the culprit.
-        job: number of the job that the culprit was running.
+        job: number of the job that the culprit was running; negative where the ranks did not even
+            start, so that no job is to blame and none can run.
     """
 
     def __init__(self, status: str, cause: Cause, job: int) -> None:
@@ -57,14 +58,18 @@ class RankFailure(RuntimeError):
         super().__init__(cause.message)
 
 
-def is_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out."""
+def memory_of(error: BaseException) -> str:
+    """Whose memory an exception says ran out: ``device``, ``host``, or empty.
+
+    Only the device's is a result: what it holds is part of the machine that a cell describes. The
+    host's depends on limits and neighbours, so the same cell may run another time.
+    """
     text = str(error).lower()
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or any(word in text for word in _MEMORY_WORDS)
-    )
+    if type(error).__name__ == "OutOfMemoryError" or ("cuda" in text and "out of memory" in text):
+        return "device"
+    if isinstance(error, MemoryError) or any(word in text for word in _MEMORY_WORDS):
+        return "host"
+    return ""
 
 
 def first_cause(
@@ -96,4 +101,4 @@ def first_cause(
         traceback=first.traceback,
         time=first.time,
     )
-    return ("oom" if first.memory else "failed"), cause
+    return ("oom" if first.memory == "device" else "failed"), cause

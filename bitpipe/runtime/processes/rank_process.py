@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch.distributed import FileStore, TCPStore  # type: ignore[attr-defined]
 
 from bitpipe.runtime import train as train
-from bitpipe.runtime.processes.failure import Report, is_memory
+from bitpipe.runtime.processes.failure import Report, memory_of
 from bitpipe.runtime.processes.world import IDLE, World, scrub_environment
 
 _PR_SET_PDEATHSIG = 1
@@ -81,7 +81,7 @@ def answer(rank: int, size: int, pipe: Connection, mine: memoryview, host: str |
                     kind=type(error).__name__,
                     message=str(error),
                     traceback="".join(traceback.format_exception(error)),
-                    memory=is_memory(error),
+                    memory=memory_of(error),
                 )
             )
         os._exit(1)
