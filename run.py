@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         ready = prepare(arguments, ROOT / "conf")
         if ready.sentence:
-            print(ready.sentence, flush=True)
+            print(ready.sentence, file=sys.stderr if ready.answers else sys.stdout, flush=True)
         _hydra(ready.arguments)
     except SweepFailed as error:
         print(error, file=sys.stderr)
@@ -61,11 +61,8 @@ def _hydra(arguments: Sequence[str]) -> None:
     import hydra
     from omegaconf import DictConfig
 
-    from experiments.composing import config
     from experiments.running.interrupt import catch
     from experiments.running.single import run_single
-
-    config.register()
 
     raised: list[Exception] = []
 

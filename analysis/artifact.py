@@ -104,18 +104,13 @@ def _row(id: str, title: str, cells: Sequence[Cell], on_gpus: bool, claims: tupl
 
 def _cells(experiment: str) -> tuple[list[Cell], bool]:
     """The cells of an experiment, and whether they run on GPUs: not if it is a simulation by itself."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from omegaconf import OmegaConf
-
     from experiments.composing.compose import cell_of
     from experiments.composing.composition import Composer
-    from hydra_plugins.bitpipe_local import expand
+    from experiments.composing.notebook import jobs_of
 
     load = _loader()
-    arguments = [f"+experiment={experiment}", "backend=simulate"]
-    sweeper: Any = OmegaConf.to_container(load(arguments).hydra.sweeper)
-    jobs = expand(sweeper["params"] or {}, sweeper["points"] or [], arguments, OverridesParser.create())
-    compose = Composer(load, ROOT / "conf")
+    jobs = jobs_of(load, [f"+experiment={experiment}", "backend=simulate"])
+    compose = Composer(load)
     cells = {
         cell.id: cell for cell in map(cell_of, map(compose, jobs)) if cell.job.ranks <= cell.cluster.size
     }
@@ -126,10 +121,6 @@ def _cells(experiment: str) -> tuple[list[Cell], bool]:
 @cache
 def _loader() -> Any:
     from hydra import compose, initialize_config_dir
-
-    from experiments.composing import config
-
-    config.register()
 
     def load(overrides: list[str]) -> Any:
         with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):

@@ -18,10 +18,14 @@ class Machine:
     Attributes:
         gpus: CUDA devices that a process here would see.
         sbatch: whether Slurm can be submitted to.
+        job: the Slurm job whose shell this is; None outside one.
+        on_node: whether this is a machine of that job, and not the one on which ``salloc`` was typed.
     """
 
     gpus: int
     sbatch: bool
+    job: str | None = None
+    on_node: bool = False
 
     @classmethod
     def here(cls, environment: Mapping[str, str] = os.environ) -> Machine:
@@ -31,7 +35,17 @@ class Machine:
         if visible is not None:
             named = [name for name in visible.split(",") if name.strip() not in ("", "-1", "NoDevFiles")]
             present = min(present, len(named))
-        return cls(gpus=present, sbatch=shutil.which("sbatch") is not None)
+        return cls(
+            gpus=present,
+            sbatch=shutil.which("sbatch") is not None,
+            job=environment.get("SLURM_JOB_ID") or None,
+            on_node=bool(environment.get("SLURMD_NODENAME")),
+        )
+
+    @property
+    def allocated(self) -> bool:
+        """Whether this machine is one that a job was given."""
+        return self.job is not None and self.on_node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +65,7 @@ def choose_backend(
 
     ``backend``: as asked; else what the experiment file pins; else ``cuda`` where GPUs are
     visible or the sweep goes to Slurm; else ``simulate``. ``launcher``: as forced; else Slurm
-    for a sweep of anything but ``simulate`` on a machine with sbatch; else local.
+    for a sweep of anything but ``simulate`` on a machine with sbatch that no job was given; else local.
 
     Args:
         overrides: the command line.
@@ -67,7 +81,8 @@ def choose_backend(
         raise InputError("hydra/launcher", forced, "a launcher runs sweeps", "add -m")
     if forced == "slurm" and not machine.sbatch:
         raise InputError("hydra/launcher", forced, "no sbatch on PATH here", "type hydra/launcher=local")
-    to_slurm = forced == "slurm" or (multirun and machine.sbatch and not forced)
+    submits = machine.sbatch and not machine.allocated
+    to_slurm = forced == "slurm" or (multirun and submits and not forced)
     if asked:
         backend, why = asked, "as asked"
     elif pinned:
@@ -77,7 +92,7 @@ def choose_backend(
     elif to_slurm:
         backend, why = "cuda", "the sweep goes to Slurm"
     else:
-        stays = " and no sbatch here" if not machine.sbatch else " and nothing goes to Slurm"
+        stays = " and nothing goes to Slurm" if machine.sbatch else " and no sbatch here"
         backend, why = "simulate", "no GPU is visible" + (stays if multirun else "")
     if forced:
         launcher, because = forced, "as forced"
@@ -87,6 +102,12 @@ def choose_backend(
         launcher, because = "local", "no sbatch here"
     elif backend == "simulate":
         launcher, because = "local", "a simulation is never submitted unless forced"
+    elif machine.allocated:
+        launcher = "local"
+        because = f"inside job {machine.job}, on this node alone; hydra/launcher=slurm submits new jobs"
+    elif machine.job:
+        launcher = "slurm"
+        because = f"sbatch is here; new jobs, not job {machine.job}, which has no process on this machine"
     else:
         launcher, because = "slurm", "sbatch is here"
     added = [] if asked or pinned else [f"backend={backend}"]
@@ -110,7 +131,7 @@ def value_of(overrides: Sequence[str], key: str) -> str | None:
 
 
 def pinned_backend(experiment: Path) -> str | None:
-    """The backend that an experiment file's defaults list overrides, None if it does not.
+    """The backend that an experiment file's defaults list overrides; None if it does not, or is none.
 
     Raises:
         yaml.YAMLError: it is not YAML, or not UTF-8.

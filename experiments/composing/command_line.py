@@ -2,56 +2,91 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from bitpipe.errors import InputError, choose
 from experiments.composing.choice import Machine, choose_backend, pinned_backend, value_of
 
-GROUPS = ("experiment", "method", "model", "cluster", "calibration", "backend")
-_PLAIN = re.compile(r"[\w.,-]+")
+_NO_NAME = re.compile(r"null|true|false|[-+.\d]+|\{.*\}|\[.*\]", re.IGNORECASE)  # of a group's file
+_ANSWERS = ("cfg", "info")  # flags with which Hydra shows a configuration instead of running it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """What goes to Hydra, and the sentence to print first."""
+    """What goes to Hydra, and the sentence to print first; to stderr where stdout is a configuration."""
 
     arguments: tuple[str, ...]
     sentence: str
+    answers: bool = False
 
 
 def prepare(arguments: Sequence[str], conf: Path, machine: Machine | None = None) -> Ready:
-    """Check names, refuse what Hydra would get wrong in silence, choose backend and launcher.
+    """Refuse what Hydra would get wrong in silence, choose backend and launcher.
+
+    With ``--cfg`` or ``--info`` the choices are those of the run that they ask about, ``-m`` included.
 
     Raises:
-        InputError: an unknown name in a group, two experiments at once, a launcher without ``-m``.
+        InputError: flags that Hydra does not know, two experiments at once, a launcher without ``-m``.
     """
-    flags = [a for a in arguments if a.startswith("-")]
+    flags, overrides, options = _split(arguments)
     # "experiment=x" is what people type first; Hydra insists on the plus.
-    overrides = [re.sub(r"^experiment=", "+experiment=", a) for a in arguments if not a.startswith("-")]
-    multirun = bool({"-m", "--multirun"} & set(flags))
-    _names(overrides, conf)
+    overrides = [re.sub(r"^experiment=", "+experiment=", override) for override in overrides]
+    if options.hydra_help or options.shell_completion:  # these answer about Hydra itself
+        return Ready(arguments=(*overrides, *flags), sentence="")
+    for group in (path.name for path in conf.iterdir() if path.is_dir()):
+        if _NO_NAME.fullmatch(value_of(overrides, group) or ""):
+            choose(group, value_of(overrides, group) or "", (p.stem for p in (conf / group).glob("*.yaml")))
+    multirun = options.multirun or (value_of(overrides, "hydra.mode") or "").upper() == "MULTIRUN"
     experiment = value_of(overrides, "experiment")
     if experiment and "," in experiment:
         _one_at_a_time(experiment, overrides)
-    if set(flags) - {"-m", "--multirun"}:  # --cfg, --info and the like answer about Hydra itself
-        return Ready(arguments=tuple(arguments), sentence="")
-    pinned = pinned_backend(conf / "experiment" / f"{experiment}.yaml") if experiment else None
+    pinned = _pinned(experiment, _folders(options.config_dir, overrides, conf)) if experiment else None
     choice = choose_backend(overrides, machine or Machine.here(), multirun=multirun, pinned=pinned)
-    return Ready(arguments=(*flags, *overrides, *choice.overrides), sentence=choice.sentence)
+    answers = any(getattr(options, name) for name in _ANSWERS)
+    if answers:  # Hydra takes one of these flags and -m, not both
+        flags = [flag for flag in flags if flag not in ("-m", "--multirun")]
+    return Ready(arguments=(*overrides, *choice.overrides, *flags), sentence=choice.sentence, answers=answers)
 
 
-def _names(overrides: Sequence[str], conf: Path) -> None:
-    """Unknown names in a group, with the nearest that exists."""
-    for group in GROUPS:
-        value = value_of(overrides, group)
-        if value and _PLAIN.fullmatch(value):
-            known = [path.stem for path in (conf / group).glob("*.yaml")]
-            for name in value.split(","):
-                choose(group, name, known)
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str], argparse.Namespace]:
+    """Flags with their values, overrides, and what Hydra's own parser makes of the flags."""
+    from hydra._internal.utils import get_args_parser
+
+    parser = get_args_parser()
+
+    def refuse(message: str) -> NoReturn:
+        raise InputError("arguments", " ".join(arguments), message, "python run.py --help")
+
+    parser.error = refuse  # type: ignore[method-assign]
+    options = parser.parse_intermixed_args(list(arguments))
+    flags, overrides = [], list(options.overrides)
+    left = list(overrides)
+    for argument in arguments:
+        if argument in left:
+            left.remove(argument)
+        elif argument != "--":
+            flags.append(argument)
+    return flags, overrides, options
+
+
+def _folders(config_dir: str | None, overrides: Sequence[str], conf: Path) -> list[Path]:
+    """Where Hydra looks for a group's files, in its order."""
+    added = re.findall(r"[^\[\],\s'\"]+", value_of(overrides, "hydra.searchpath") or "")
+    places = [Path(place.removeprefix("file://")) for place in added if not place.startswith("pkg://")]
+    return [*([Path(config_dir)] if config_dir else []), conf, *places]
+
+
+def _pinned(experiment: str, folders: Sequence[Path]) -> str | None:
+    """The backend that the experiment's file pins, wherever it lies."""
+    files = (folder / "experiment" / f"{experiment}.yaml" for folder in folders)
+    return next((pinned_backend(file) for file in files if file.is_file()), None)
 
 
 def _one_at_a_time(experiment: str, overrides: Sequence[str]) -> None:
@@ -81,7 +116,8 @@ def one_line(error: Exception, conf: Path) -> str | None:
     first, _, rest = str(error).partition("\n")
     reason = str(error.__cause__ or rest).partition("\n")[0]
     if override := getattr(error, "override", None):  # not even an override
-        return f"{override}: not KEY=VALUE in Hydra's grammar ({first})"
+        hint = f"type {quoted}" if (quoted := _quoted(override)) else first
+        return f"{override}: not KEY=VALUE in Hydra's grammar ({hint})"
     if found := re.match(r"Ambiguous value for argument '(.*)'", first):
         return f"{found[1]}: several values need a sweep (add -m)"
     if found := re.match(r"Could not override '(.*)'", first):
@@ -91,9 +127,28 @@ def one_line(error: Exception, conf: Path) -> str | None:
     if found := re.match(r"Error merging override (.*)", first):
         return f"{found[1]}: {reason}"
     if found := re.match(r"In .*: Could not find '(.*)/(.*)'", first):
-        options = re.findall(r"^\t(\w+)$", rest, re.MULTILINE)
-        return f"{found[1]}={found[2]}: allowed are {', '.join(options)}"
+        options = re.findall(r"^\t(\S+)$", rest, re.MULTILINE)
+        near = difflib.get_close_matches(found[2], options, n=1, cutoff=0.4)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        return f"{found[1]}={found[2]}: allowed are {', '.join(options)}{hint}"
     return " ".join(filter(None, [first.strip(), reason.strip()]))
+
+
+def _quoted(override: str) -> str | None:
+    """The override with its value in quotes, for a shell; None if that is no override either."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    key, equals, value = override.partition("=")
+    if not equals or not value:
+        return None
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    candidate = f'{key}="{escaped}"'
+    try:
+        OverridesParser.create().parse_override(candidate)
+    except HydraException:
+        return None
+    return shlex.quote(candidate)
 
 
 def _not_utf8(conf: Path) -> Path | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -40,8 +40,8 @@ def plain(config: DictConfig) -> dict[str, Any]:
         config: with or without Hydra's part.
 
     Raises:
-        InputError: an interpolation that leads nowhere, a value that must be given, or a number
-            that is not finite.
+        InputError: an interpolation that leads nowhere, a value that must be given, a key that
+            was deleted, or a number that is not finite.
     """
     try:
         own = without_hydra(config) if "hydra" in config else config
@@ -49,8 +49,23 @@ def plain(config: DictConfig) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         raise InputError("config", error.full_key or "?", str(error).splitlines()[0]) from error
     assert isinstance(values, dict)
+    _complete(Config, "", values)
     _finite("", values)
     return {str(key): value for key, value in values.items()}
+
+
+def _complete(kind: type[Any], prefix: str, values: Mapping[Any, Any]) -> None:
+    """Refuse a configuration that lacks a key of its schema: ``~key`` takes one away."""
+    kinds = get_type_hints(kind)
+    for one in fields(kind):
+        key = f"{prefix}{one.name}"
+        if one.name not in values:
+            raise InputError(key, "(deleted)", "every key has a value", f"without ~{key} it is the default")
+        if is_dataclass(kinds[one.name]):
+            part = values[one.name]
+            if not isinstance(part, Mapping):
+                raise InputError(key, part, "a group of keys", f"set {key}.KEY")
+            _complete(kinds[one.name], f"{key}.", part)
 
 
 def _finite(key: str, value: Any) -> None:

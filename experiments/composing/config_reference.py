@@ -37,8 +37,10 @@ _HEAD = """\
 This page is written by `python -m experiments.composing.config_reference`; a test checks that it is current.
 
 Every key can be set on the command line, as `depth=8` or `method.cap=12`, or in a file below `conf/`.
-`python run.py --cfg job` prints the whole configuration of one cell. A key that does not exist is refused
-with the nearest one that does. `width` and `depth`, `micro_batch_size`, `global_batch`, `micro_batches`,
+`python run.py --cfg job` prints the whole configuration of one cell, with the backend that a run would take;
+folders of your own join in with `--config-dir FOLDER`. A key that does not exist is refused with the nearest
+one that does. A sweep may vary the keys that identify a cell; every other key has one value in it.
+`width` and `depth`, `micro_batch_size`, `global_batch`, `micro_batches`,
 `method.chunks` and `method.cap` take a number, or arithmetic over those before them in this order, as
 `micro_batches=4*depth` or `width=32//depth`. Keys of Slurm (from `site` on) are explained in
 [slurm.md](slurm.md); the keys of a site file are in `site.example.yaml`.

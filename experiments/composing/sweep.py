@@ -20,7 +20,7 @@ from typing import Any
 from bitpipe.errors import InputError
 from experiments.cell import Cell
 from experiments.composing.common import check_common, check_same_settings
-from experiments.composing.compose import ROOT, cell_of, settings_of
+from experiments.composing.compose import cell_of, settings_of
 from experiments.composing.composition import Composer, Load
 from experiments.composing.settings import RunSettings
 from experiments.composing.shrinking import resized, sizes
@@ -115,7 +115,7 @@ def plan(
         InputError: a cell cannot run (one line, the first such cell and how many there are), a
             setting is wrong, or one that the cells share differs between them. Nothing was started.
     """
-    compose = Composer(load, ROOT / "conf")
+    compose = Composer(load)
     points: list[Point] = []
     errors: list[tuple[Sequence[str], InputError]] = []
     first: Mapping[str, Any] | None = None

@@ -21,6 +21,26 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
+from bitpipe.errors import InputError
+from experiments.composing.config import register
+
+PREFIX = "hydra_plugins.bitpipe_"
+
+
+def check_plugins(config: DictConfig) -> None:
+    """Refuse a sweeper or launcher that is not ours.
+
+    Others start cells one by one, wait for what each returns, or write files of their own beside
+    the code; here a sweep is checked as a whole and its results are its records.
+
+    Raises:
+        InputError: names it; nothing was started or written.
+    """
+    for part, allowed in (("sweeper", "grid"), ("launcher", "local, slurm")):
+        if not str(config.hydra[part].get("_target_")).startswith(PREFIX):
+            name = config.hydra.runtime.choices.get(f"hydra/{part}")
+            raise InputError(f"hydra/{part}", name, f"allowed are {allowed}", "cells return records only")
+
 
 def expand(
     params: Mapping[str, Any],
@@ -59,6 +79,7 @@ class GridSweeper(Sweeper):
         self.params, self.points = params, points
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        check_plugins(config)
         self.context, self.config = hydra_context, config
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
@@ -75,6 +96,7 @@ class LocalLauncher(Launcher):
     """Runs a sweep's blocks on this machine, one after another."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        check_plugins(config)
         self.context, self.config = hydra_context, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
@@ -98,5 +120,6 @@ class LocalConfig:
     _target_: str = "hydra_plugins.bitpipe_local.LocalLauncher"
 
 
+register()  # so that hydra.compose works wherever Hydra finds these plugins, as in a notebook
 ConfigStore.instance().store(group="hydra/sweeper", name="grid", node=GridConfig, provider="bitpipe")
 ConfigStore.instance().store(group="hydra/launcher", name="local", node=LocalConfig, provider="bitpipe")
