@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import pandas as pd
 
+from analysis.comparing.ratio import Ratio, ratio_of
 from analysis.drawing.labels import canonical_method
 from analysis.load.paper import printed
 
@@ -14,14 +18,21 @@ def speedups(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """One row per cell of another method: BitPipe's throughput over its own.
 
     Cells are paired on ``keys`` (which must include what the paper held equal); a pair lacks a
-    ``speedup`` where either has no throughput.
+    ``speedup`` and its ``ratio`` (a :class:`Ratio`, with its interval) where either has no throughput.
     """
-    ours = rows[rows["method"] == OURS].set_index(keys)["samples_per_s"]
+    both = rows.to_dict("records")
+    ours = {tuple(row[key] for key in keys): row for row in both if row["method"] == OURS}
     others = rows[rows["method"] != OURS].copy()
-    paired = pd.Series([ours.get(key) for key in others[keys].itertuples(index=False, name=None)])
-    paired.index = others.index
-    others["speedup"] = paired.astype("Float64") / others["samples_per_s"].astype("Float64")
-    return others[[*keys, "method", "speedup"]].rename(columns={"method": "compared_with"})
+    ratios: list[Ratio | None] = []
+    for row in both:
+        if row["method"] != OURS:
+            own: Any = ours.get(tuple(row[key] for key in keys))
+            known = own is not None and pd.notna(own["samples_per_s"]) and pd.notna(row["samples_per_s"])
+            ratios.append(ratio_of(own, row) if known else None)  # type: ignore[arg-type]
+    others["ratio"] = pd.Series(ratios, index=others.index, dtype="object")
+    values = [None if one is None else one.value for one in ratios]
+    others["speedup"] = pd.Series(values, index=others.index, dtype="Float64")
+    return others[[*keys, "method", "speedup", "ratio"]].rename(columns={"method": "compared_with"})
 
 
 def against_paper(each: pd.DataFrame, by: list[str], figures: dict[str, str]) -> pd.DataFrame:
@@ -49,12 +60,50 @@ def against_paper(each: pd.DataFrame, by: list[str], figures: dict[str, str]) ->
     return means
 
 
-def summary(means: pd.DataFrame, where: str) -> str:
-    """One sentence on how far the means are from the paper's."""
-    errors = means["error_percent"].dropna().abs()
-    if errors.empty:
-        return f"{where}: no speedup could be compared with the paper's"
-    return (
-        f"{where}: {len(errors)} mean speedups, mean error {errors.mean():.1f}%, worst {errors.max():.1f}% "
-        "against the paper's, nothing refitted"
+@dataclass(frozen=True, kw_only=True)
+class Null:
+    """What one constant per baseline makes of the paper's speedups: absolute errors in percent.
+
+    Attributes:
+        fitted: the constant is the mean over all figures, the one in question included.
+        left_out: over all others.
+    """
+
+    fitted: pd.Series
+    left_out: pd.Series
+
+
+def null_errors(figures: pd.Series, compared_with: pd.Series) -> Null:
+    """The errors of the null model in the paper's values for these figures and methods."""
+    paper = printed("speedups")
+    paper["compared_with"] = paper["compared_with"].map(canonical_method)
+    every = paper.groupby("compared_with")["mean_speedup_of_bitpipe"]
+    mean, size = every.transform("mean"), every.transform("size")
+    value = paper["mean_speedup_of_bitpipe"]
+    rest = ((mean * size - value) / (size - 1)).where(size > 1, value.mean())
+    paper = paper.assign(fitted=100 * (mean / value - 1).abs(), left_out=100 * (rest / value - 1).abs())
+    wanted = set(zip(figures, compared_with, strict=True))
+    keys = zip(paper["figure"], paper["compared_with"], strict=True)
+    asked = paper[[key in wanted for key in keys]]
+    return Null(fitted=asked["fitted"], left_out=asked["left_out"])
+
+
+def skilled(errors: pd.Series, null: Null) -> tuple[bool, str]:
+    """Whether speedups are closer to the paper's than the null model's, and that in words."""
+    errors = errors.dropna().astype(float).abs()
+    skill = bool(errors.mean() < min(null.fitted.mean(), null.left_out.mean()))
+    words = (
+        f"mean error {errors.mean():.1f}%, worst {errors.max():.1f}%; one constant per baseline "
+        f"{null.fitted.mean():.1f}%, worst {null.fitted.max():.1f}% (each figure by the others "
+        f"{null.left_out.mean():.1f}%, {null.left_out.max():.1f}%)"
     )
+    return skill, words + ("" if skill else ": no skill beyond that in their sizes")
+
+
+def summary(means: pd.DataFrame, where: str) -> str:
+    """One sentence on how far the means are from the paper's, and how far a constant per baseline is."""
+    known = means.dropna(subset=["error_percent"])
+    if known.empty:
+        return f"{where}: no speedup could be compared with the paper's"
+    _, words = skilled(known["error_percent"], null_errors(known["figure"], known["compared_with"]))
+    return f"{where}: {len(known)} mean speedups against the paper's, nothing refitted: {words}"

@@ -10,8 +10,9 @@ import pandas as pd
 from analysis.artefacts.table6_figures import memory_picture, throughput_picture
 from analysis.artefacts.table6_searched import searched_tables
 from analysis.artefacts.traffic import traffic_tables
-from analysis.comparing.compare_rows import comparable_with_paper, decide, model_names, ratio_interval
+from analysis.comparing.compare_rows import comparable_with_paper, model_names
 from analysis.comparing.grid import Block, Entry, Grid, entries, rank
+from analysis.comparing.ratio import decide, ratio_of, repeats_needed
 from analysis.drawing.labels import VARIANTS, model, place
 from analysis.drawing.output import Rendered, Table
 from analysis.load.paper import ablation
@@ -60,13 +61,14 @@ def table6_ablation(results: Results) -> Rendered:
     ours = ours.assign(model=model_names(ours))
     frame = tidy(ours, ablation())
     memory = balance(ours, results.loaded.devices, keys=["origin", "model", *ROW, "global_batch", "variant"])
+    needed = repeats_needed(ours.to_dict("records"))  # type: ignore[arg-type]
     return Rendered(
         tables=(
             Table(
                 name="table6_ablation",
                 title="Table 6: throughput (samples/s) without one mechanism at a time",
                 frame=frame,
-                grid=layout(frame),
+                grid=layout(frame, *filter(None, (needed,))),
             ),
             Table(
                 name="table6_ablation_memory",
@@ -87,7 +89,7 @@ def tidy(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
     ``paper_samples_per_s`` and ``error_percent`` are only filled where a run trains the
     paper's model on its cluster; ``ratio_to_full`` compares within a row and always means
     the same. Its interval is formed from the ratios of the repeats that both were measured in, or else
-    from the two ranges. ``verdict`` names the row's best variant, or ``undecided`` where intervals overlap.
+    from the two ranges. ``verdict`` is what :func:`decide` says of the row.
     """
     paper = paper.assign(origin=Origin.PAPER.value, status="ok", calibrated=True)
     keep = ["variant", *ROW]
@@ -127,28 +129,32 @@ def _with_ratios(rows: pd.DataFrame) -> pd.DataFrame:
         records: list[Any] = group.to_dict("records")
         whole = next((row for row in records if row["variant"] == "full"), None)
         for index, row in zip(group.index, records, strict=True):
-            if whole is not None and row is not whole:
-                ends.loc[index] = ratio_interval(row, whole)
+            if whole is None or row is whole or pd.isna([row["samples_per_s"], whole["samples_per_s"]]).any():
+                continue
+            ratio = ratio_of(row, whole)
+            if not ratio.exact:
+                ends.loc[index] = ratio.low, ratio.high
     return rows.assign(ratio_to_full_low=ends["low"], ratio_to_full_high=ends["high"])
 
 
 def _verdicts(rows: pd.DataFrame) -> pd.Series:
     verdict = pd.Series(pd.NA, index=rows.index, dtype="string")
     for _, group in rows.groupby([*BLOCK, *ROW]):
-        verdict.loc[group.index] = decide(group, "variant", "samples_per_s")
+        verdict.loc[group.index] = decide(group, "variant")
     return verdict
 
 
-def layout(frame: pd.DataFrame) -> Grid:
-    """The paper's layout: rows D and B̂, columns variants, one block per origin and model."""
+def layout(frame: pd.DataFrame, *more: str) -> Grid:
+    """The paper's layout: rows D and B̂, columns variants, one block per origin and model; ``more``: notes."""
     blocks = []
     for (origin, _), rows in frame.groupby(BLOCK, sort=False, dropna=False):
         lines = [_line(key, group) for key, group in rows.groupby(ROW, sort=True)]
         blocks.append(Block(title=_heading(str(origin), rows), rows=tuple(lines)))
     notes = (
-        "Bold: best of the row; underlined: second. Undecided, with neither: their ranges over the second "
-        "half of the iterations overlap, or with repeats the 95% interval of their ratio within repeats "
-        "reaches 1.",
+        "Bold: best of the row; underlined: second. Equal: the interval of their ratio lies within 0.5% of "
+        "1. Undecided, with neither: with repeats the 90% interval of their ratio within repeats reaches "
+        "that far and further; single runs, whose iterations vary, decide nothing.",
+        *more,
         *_comparability(frame),
     )
     header = ("D", "B̂", *(look.name for look in VARIANTS.values()), "best", "remarks")
@@ -220,9 +226,28 @@ def _comparability(frame: pd.DataFrame) -> list[str]:
         for (origin, name), rows in ours.groupby(BLOCK, dropna=False)
         if rows["paper_samples_per_s"].isna().all()
     )
+    beside = _beside_null(ours)
     if not apart:
-        return []
+        return beside
     return [
+        *beside,
         f"Samples/s of {', '.join(apart)} runs are of another model or other hardware than the paper's: "
-        "compare their ratios to the full method within a row (ratio_to_full in the CSV), not the values."
+        "compare their ratios to the full method within a row (ratio_to_full in the CSV), not the values.",
     ]
+
+
+def _beside_null(ours: pd.DataFrame) -> list[str]:
+    """How far ablations are from the paper's, beside the null model: each as fast as the full method."""
+    found = []
+    known = ours[ours["error_percent"].notna() & ours["paper_ratio_to_full"].ne(1)]  # w/o M inside a node
+    for (origin, calibrated), rows in known.groupby(["origin", known["calibrated"].fillna(True)]):
+        error = rows["ratio_error_percent"].astype(float).abs()
+        null = 100 * (1 / rows["paper_ratio_to_full"].astype(float) - 1).abs()
+        depths = ", ".join(map(str, sorted(rows["depth"].unique())))
+        found.append(
+            f"{origin}, D = {depths}{'' if calibrated else ' (uncalibrated)'}: ratios to the full method are "
+            f"{error.mean():.2f}% off the paper's, worst {error.max():.2f}%; the null model, each as fast as "
+            f"the full method, {null.mean():.2f}%, worst {null.max():.2f}%"
+            + ("." if error.mean() < null.mean() else ": no skill beyond that.")
+        )
+    return found

@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.comparing.compare_rows import ratio_interval
 from analysis.comparing.grid import Block, Grid, entries
+from analysis.comparing.ratio import ratio_of
 from analysis.drawing.labels import ORIGINS, place
 from analysis.drawing.output import Rendered, Table
 from analysis.load.results import NoResults, Results
@@ -22,7 +22,7 @@ KEYS = ["origin", "model", "cluster", "depth", "micro_batches", "global_batch"]
 _NOTE = (
     "Searched: BitPipe's placement and activation memory (D·Ma), another order; not in the paper. At N = D "
     "BitPipe's unit is already the best order without transfer costs, so nothing is gained there. "
-    "Undecided: the ranges of both runs, or with repeats the interval of their ratio, reach both sides of 0."
+    "Equal: within 0.5%. Undecided: single runs, or the interval of the ratio over repeats reaches further."
 )
 
 
@@ -52,16 +52,16 @@ def tidy(rows: pd.DataFrame) -> pd.DataFrame:
         if SEARCHED not in by or OWN not in by:
             continue
         searched, own = _rate(by[SEARCHED]), _rate(by[OWN])
-        ends = ratio_interval(by[SEARCHED], by[OWN]) if searched and own else (None, None)
-        low, high = (None if end is None else 100 * (end - 1) for end in ends)
+        ratio = ratio_of(by[SEARCHED], by[OWN]) if searched and own else None
         found.append(
             {
                 **dict(zip(KEYS, key, strict=True)),
                 "bitpipe_samples_per_s": own,
                 "searched_samples_per_s": searched,
-                "gain_percent": None if own is None or searched is None else 100 * (searched / own - 1),
-                "gain_low_percent": low,
-                "gain_high_percent": high,
+                "gain_percent": ratio and 100 * (ratio.value - 1),
+                "gain_low_percent": ratio and (None if ratio.exact else 100 * (ratio.low - 1)),
+                "gain_high_percent": ratio and (None if ratio.exact else 100 * (ratio.high - 1)),
+                "verdict": ratio and ratio.verdict,
                 "bitpipe_peak_memory_bytes": by[OWN]["peak_memory_bytes"],
                 "searched_peak_memory_bytes": by[SEARCHED]["peak_memory_bytes"],
                 "status": by[SEARCHED]["status"],
@@ -100,8 +100,7 @@ def _table(frame: pd.DataFrame) -> Table:
 
 
 def _doubt(row: dict[Any, Any]) -> str:
-    low, high = row["gain_low_percent"], row["gain_high_percent"]
-    return " (undecided)" if pd.notna(low) and pd.notna(high) and low <= 0 <= high else ""
+    return f" ({row['verdict']})" if row["verdict"] in ("equal", "undecided") else ""
 
 
 def _line(row: dict[Any, Any]) -> Any:

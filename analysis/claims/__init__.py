@@ -9,6 +9,7 @@ import pandas as pd
 from analysis.claims import balance, printed_paper, schedules, settings, speed
 from analysis.claims.claim import Claim, Verdict
 from analysis.comparing.grid import Block, Grid, entries
+from analysis.comparing.ratio import repeats_needed
 from analysis.drawing.output import Rendered, Table
 from analysis.load.results import Results
 
@@ -20,7 +21,8 @@ IN_PART = "in part"
 _LEGEND = (
     "Reproduced: our numbers show what the claim says, within the bound that each finding states; not "
     "reproduced: they show otherwise; cannot be told: the cells that it needs are missing, uncalibrated or "
-    "too noisy; in part: its findings do not all have one verdict; findings: the single comparisons that a "
+    "too noisy, the model assumes it, or they are no closer to the paper than its null model; in part: its "
+    "findings do not all have one verdict; findings: the single comparisons that a "
     "claim is checked by, such as one model at one size against one method."
 )
 
@@ -49,7 +51,7 @@ def check(results: Results) -> pd.DataFrame:
     )
 
 
-def summary(findings: pd.DataFrame) -> Grid:
+def summary(findings: pd.DataFrame, *notes: str) -> Grid:
     """One row per claim, origin and model that is not the paper's: how many findings have which verdict."""
     rows = []
     verdicts: Counter[str] = Counter()
@@ -67,7 +69,7 @@ def summary(findings: pd.DataFrame) -> Grid:
         f"of {len(findings)} findings: {_counted(findings['verdict'].value_counts())}."
     )
     blocks = (Block(title="", rows=tuple(rows)),)
-    return Grid(header=header, blocks=blocks, text_columns=5, notes=(_LEGEND, overall))
+    return Grid(header=header, blocks=blocks, text_columns=5, notes=(_LEGEND, overall, *notes))
 
 
 def _counted(counts: Counter[str] | pd.Series) -> str:
@@ -79,6 +81,7 @@ def _counted(counts: Counter[str] | pd.Series) -> str:
 def rendered(results: Results) -> Rendered:
     """``claims.csv`` and ``printed_paper.csv`` with their readable forms."""
     findings = check(results)
+    needed = repeats_needed(results.cells.to_dict("records"))  # type: ignore[arg-type]
     return Rendered(
         tables=(
             Table(name="claims", title="Claims of the paper", frame=findings),
@@ -89,7 +92,7 @@ def rendered(results: Results) -> Rendered:
                 .size()
                 .rename("findings")
                 .reset_index(),
-                grid=summary(findings),
+                grid=summary(findings, *filter(None, (needed,))),
             ),
             Table(
                 name="printed_paper",

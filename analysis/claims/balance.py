@@ -93,14 +93,15 @@ def sync_is_heavier(results: Results) -> Iterator[Finding]:
                 continue
             sync = sum(v for key, v in traffic.items() if "sync" in key)
             rest = sum(v for key, v in traffic.items() if "activation" in key)
-            links = ", ".join(f"{key} {v / 2**30:.1f}" for key, v in sorted(traffic.items()))
+            unit, size = ("GiB", 2**30) if max(sync, rest) >= 2**30 else ("MiB", 2**20)
+            links = ", ".join(f"{key} {v / size:.4g}" for key, v in sorted(traffic.items()))
             yield Finding(
                 origin=origin,
                 verdict=told(sync > rest),
                 paper=said,
                 ours=f"D={row['depth']} N={row['micro_batches']} {row['variant']}: "
-                f"sync {sync / 2**30:.1f} GiB, activations {rest / 2**30:.1f} GiB",
-                note=f"GiB per iteration by kind and link: {links}",
+                f"sync {sync / size:.4g} {unit}, activations {rest / size:.4g} {unit}",
+                note=f"{unit} per iteration by kind and link: {links}",
             )
 
     yield from per_origin(results, TABLE6, said, check)

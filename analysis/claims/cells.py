@@ -1,22 +1,21 @@
-"""What the checks on records share: the cells of each origin, gains, orders, and their words."""
+"""What the checks on records share: the cells of each origin, ratios, and what they say of a claim."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
 from analysis.claims.claim import Finding, Verdict
-from analysis.comparing.compare_rows import model_names, paper_scale, ratio_interval, refusal, single_runs
+from analysis.comparing.compare_rows import model_names, paper_scale, refusal
+from analysis.comparing.ratio import Ratio, ratio_of
 from analysis.drawing.labels import method
 from analysis.load.results import NoResults, Results
 
 PER_ORIGIN = Callable[[str, pd.DataFrame], Iterator[Finding]]
-NOISE = 0.005  # the paper's own cells repeat to about this; smaller gaps decide nothing
-SURE = 1 - 0.05 / 24
-"""Confidence of a single comparison: one claim makes up to 24 of them, and one can refute it."""
+Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
 TABLE6, PP, DP = "table6_ablation", "fig9ab_throughput_pp", "fig9cd_throughput_dp"
 
 
@@ -47,6 +46,11 @@ def per_origin(
         yield from (replace(one, model=str(trained)) for one in found)
 
 
+def papers_own(rows: pd.DataFrame) -> pd.Series:
+    """Whether a row is of one of the paper's models at full size on its hardware."""
+    return paper_scale(rows)
+
+
 def ok(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(rows["status"] == "ok") & rows["samples_per_s"].notna()]
 
@@ -56,72 +60,55 @@ def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     return records
 
 
-class Gain(NamedTuple):
-    """How much faster full is than a variant, as a share, with its interval.
+def judged(
+    one: Mapping[str, Any],
+    other: Mapping[str, Any],
+    holds: Callable[[Ratio], Verdict],
+    tests: int = 1,
+) -> Verdict:
+    """What ``holds`` says of a ratio that is one of ``tests``, all of which a claim needs.
 
-    ``sure`` is False for noisy runs that were not repeated: their ranges decide nothing.
+    To reproduce it each must hold, which needs no correction; to refute it any one is enough, so that
+    is told from an interval that allows for their number.
     """
-
-    value: float
-    low: float
-    high: float
-    sure: bool = True
-
-
-def gain(one: Mapping[str, Any], other: Mapping[str, Any]) -> Gain:
-    """How much faster ``one`` is; a value without noise is its own interval."""
-    value = one["samples_per_s"] / other["samples_per_s"] - 1
-    low, high = ratio_interval(one, other, SURE)
-    if low is None or high is None:
-        return Gain(value, value, value)
-    return Gain(value, low - 1, high - 1, not single_runs(one, other))
+    found = holds(ratio_of(one, other))
+    if found is Verdict.NO and holds(ratio_of(one, other, tests)) is not Verdict.NO:
+        return Verdict.OPEN
+    return found
 
 
-def gains_of(rows: pd.DataFrame, variant: str) -> dict[tuple[int, int], Gain]:
-    """The gain per (D, N); rows that may not be compared are left out."""
-    gains = {}
+def ahead(ratio: Ratio) -> Verdict:
+    """Whether it is above 1; equal (within the margin) is not."""
+    words = {"faster": Verdict.YES, "undecided": Verdict.OPEN}
+    return words.get(ratio.verdict, Verdict.NO)
+
+
+def at_least(ratio: Ratio) -> Verdict:
+    """Whether it is not behind by more than the margin of equality."""
+    if ratio.verdict == "slower":
+        return Verdict.NO
+    return Verdict.YES if ratio.not_behind else Verdict.OPEN
+
+
+def alike(ratio: Ratio) -> Verdict:
+    """Whether it makes no difference."""
+    words = {"equal": Verdict.YES, "undecided": Verdict.OPEN}
+    return words.get(ratio.verdict, Verdict.NO)
+
+
+def pairs_of(rows: pd.DataFrame, variant: str) -> dict[tuple[int, int], Pair]:
+    """Full and a variant per (D, N); rows that may not be compared are left out."""
+    pairs: dict[tuple[int, int], Pair] = {}
     for key, group in rows.groupby(["depth", "micro_batches"]):
         by = {row["variant"]: row for row in records(group)}
         if {"full", variant} <= set(by) and not refusal(group):
-            gains[int(str(key[0])), int(str(key[1]))] = gain(by["full"], by[variant])
-    return gains
+            pairs[int(str(key[0])), int(str(key[1]))] = by["full"], by[variant]
+    return pairs
 
 
-def above(a: Gain, b: Gain) -> Verdict:
-    """Whether gain a is above gain b; intervals that overlap leave it open."""
-    if not (a.sure and b.sure):
-        return Verdict.OPEN
-    return Verdict.YES if a.low > b.high else Verdict.NO if a.high < b.low else Verdict.OPEN
-
-
-def none(gain: Gain) -> Verdict:
-    """Whether there is no gain, to within :data:`NOISE`.
-
-    An interval that reaches both sides of that bound leaves it open.
-    """
-    if gain.sure and gain.low > -NOISE and gain.high < NOISE:
-        return Verdict.YES
-    return Verdict.OPEN if not gain.sure or (gain.low < NOISE and gain.high > -NOISE) else Verdict.NO
-
-
-def ordered(gaps: list[float], noise: float = NOISE / 5) -> Verdict:
-    """Whether all gaps are positive; a gap within the noise leaves it open."""
-    if all(gap > noise for gap in gaps):
-        return Verdict.YES
-    return Verdict.NO if any(gap < -noise for gap in gaps) else Verdict.OPEN
-
-
-def at_least(a: Mapping[str, Any], b: Mapping[str, Any]) -> Verdict:
-    """Whether a's throughput is at least b's; an interval of the ratio around 1 leaves it open.
-
-    A difference below a millionth counts as equal, and equal is at least.
-    """
-    lead = gain(a, b)
-    if not lead.sure:
-        return Verdict.OPEN
-    if lead.low >= -1e-6:
-        return Verdict.YES
-    return Verdict.NO if lead.high < -1e-6 else Verdict.OPEN
+def gains_of(rows: pd.DataFrame, variant: str, tests: int = 1) -> dict[tuple[int, int], Ratio]:
+    """How much faster full is than a variant, per (D, N)."""
+    return {key: ratio_of(*pair, tests) for key, pair in pairs_of(rows, variant).items()}
 
 
 def together(verdicts: Sequence[Verdict]) -> Verdict:
@@ -141,10 +128,9 @@ def uncalibrated(rows: pd.DataFrame) -> set[int]:
     return {int(depth) for depth in rows.loc[rows["calibrated"].eq(False).fillna(False), "depth"]}
 
 
-def percent(key: tuple[int, int], gain: Gain) -> str:
+def percent(key: tuple[int, int], gain: Ratio) -> str:
     """A gain in words, its interval where it has one."""
-    interval = "" if gain.low == gain.high else f" [{100 * gain.low:+.2f}, {100 * gain.high:+.2f}]"
-    return f"D={key[0]} N={key[1]}: {100 * gain.value:+.2f}%{interval}"
+    return f"D={key[0]} N={key[1]}: {gain}"
 
 
 def per_method(values: Mapping[Any, float], form: str) -> str:

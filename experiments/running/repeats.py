@@ -86,13 +86,44 @@ def paired_ratio(
 
     None unless the same ranks measured both, more than once, in one rotation.
     """
+    ratios = _ratios(one, other, measured)
+    return (fmean(ratios), *t_interval(ratios, confidence)) if ratios else None
+
+
+def paired_spread(one: Mapping[str, Any], other: Mapping[str, Any], measured: int) -> float | None:
+    """Standard deviation over repeats of the same ratio, relative to its mean; None as there."""
+    ratios = _ratios(one, other, measured)
+    return stdev(ratios) / fmean(ratios) if ratios else None
+
+
+def repeats_for_equality(spread: float, margin: float, error: float = 0.05) -> int:
+    """How many repeats show two equal cells to be equal, nine times in ten.
+
+    Args:
+        spread: standard deviation of their ratio over repeats, relative.
+        margin: how far from 1 the ends of the ratio's interval may lie, relative.
+        error: one-sided, of each end.
+
+    Returns:
+        The smallest n with (t + z)·spread/√n ≤ margin, t and z the quantiles of Student's distribution
+        with n−1 degrees of freedom and of the normal one: the usual size of a trial of equivalence
+        with two one-sided tests. 1001 where 1000 would not do.
+    """
+    from scipy.special import ndtri, stdtrit
+
+    for n in range(2, 1001):
+        if float(stdtrit(n - 1, 1 - error) + ndtri(0.95)) * spread <= margin * n**0.5:
+            return n
+    return 1001
+
+
+def _ratios(one: Mapping[str, Any], other: Mapping[str, Any], measured: int) -> list[float]:
+    """The ratio in every repeat; empty unless there are two or more that both cells share."""
     if not one.get("measurement") or one["measurement"] != other.get("measurement"):
-        return None
-    pairs = list(zip(rates(one, measured), rates(other, measured), strict=False))
-    if len(pairs) < 2:
-        return None
+        return []
+    pairs = zip(rates(one, measured), rates(other, measured), strict=False)
     ratios = [a / b for a, b in pairs]
-    return fmean(ratios), *t_interval(ratios, confidence)
+    return ratios if len(ratios) > 1 else []
 
 
 def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -62,10 +62,10 @@ def test_each_origin_gets_its_own_verdict(table6: Folder) -> None:
     simulated, virtual = ["reproduced", "cannot be told"], ["cannot be told"]
     assert verdicts(table6, "C15") == {"simulated": simulated, "virtual": virtual}
     assert verdicts(table6, "C8") == {"simulated": simulated, "virtual": virtual}
-    assert verdicts(table6, "C9")["simulated"] == simulated
+    assert verdicts(table6, "C9")["simulated"] == ["cannot be told"] * 2  # its form decides it inside a node
 
 
-@pytest.mark.parametrize(("noise", "verdict"), [(1e-5, "reproduced"), (0.2, "cannot be told")])
+@pytest.mark.parametrize(("noise", "verdict"), [(1e-6, "reproduced"), (0.2, "cannot be told")])
 def test_repeats_decide_by_the_interval_of_their_paired_ratios(
     folder: Folder, noise: float, verdict: str
 ) -> None:
@@ -80,7 +80,7 @@ def test_repeats_decide_by_the_interval_of_their_paired_ratios(
             variant=str(row.variant),
             model=TINY,
         )
-        second = cell.job.global_batch / (row.samples_per_s + (0.01 if row.variant == "full" else 0.0))
+        second = cell.job.global_batch / row.samples_per_s
         slow = (1.0, 2.0, 1.5)
         own = (1.0, 1.0 + noise * (place % 3), 1.0 - noise * (place % 2))
         times = [second * a * b for a, b in zip(slow, own, strict=True) for _ in range(5)]
@@ -128,7 +128,7 @@ def test_a_mean_speedup_says_where_bitpipe_is_the_slower_one(folder: Folder) -> 
     folder.sweep(experiment, cells)
     findings = check(Results(folder.root)).query("claim == 'C1' and origin == 'simulated'")
     (one,) = findings[findings["paper"].str.contains("DAPPLE")].to_dict("records")
-    assert one["verdict"] == "reproduced"
+    assert one["verdict"] == "cannot be told"  # -2.9 %: what a constant for DAPPLE gives, too
     assert one["ours"] == "1.233× over 3 settings, BitPipe slower in 1 of them"
 
 

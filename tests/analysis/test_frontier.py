@@ -80,19 +80,22 @@ def test_the_gain_is_searched_over_bitpipe_in_the_same_cell() -> None:
     assert round(frame["gain_percent"].iloc[0], 6) == 10
 
 
-@pytest.mark.parametrize(("reach", "undecided"), [(0.1, False), (2.0, True)])
-def test_a_gain_within_the_ranges_of_both_runs_is_undecided(reach: float, undecided: bool) -> None:
+@pytest.mark.parametrize(
+    ("gain", "reach", "said"),
+    [(1.0, None, ""), (0.01, None, " (equal)"), (1.0, 0.1, " (undecided)")],
+)
+def test_single_runs_that_vary_leave_a_gain_undecided(gain: float, reach: float | None, said: str) -> None:
     common = {**dict.fromkeys(KEYS, 1), "origin": "virtual", "status": "ok", "peak_memory_bytes": 1.0}
     rows = [
         {
             **common,
             "variant": name,
             "samples_per_s": rate,
-            "samples_per_s_low": rate - reach,
-            "samples_per_s_high": rate + reach,
+            "samples_per_s_low": reach and rate - reach,
+            "samples_per_s_high": reach and rate + reach,
             "cell": "x",
         }
-        for name, rate in (("full", 10.0), ("searched", 11.0))
+        for name, rate in (("full", 10.0), ("searched", 10.0 + gain))
     ]
     (row,) = tidy_searched(pd.DataFrame(rows)).to_dict("records")
-    assert bool(_doubt(row)) is undecided
+    assert _doubt(row) == said
