@@ -21,7 +21,7 @@ class Job:
         micro_batch_size: B, samples per micro-batch.
         sync: when a stage's gradient all-reduce starts: ``eager`` right after its last
             backward (section 1.4.1), ``late`` after all compute; ``none`` for schedule tests.
-        layout: rank layout, ``sequential`` or ``replica_aware`` (section 1.4.2).
+        layout: rank layout, one of :data:`bitpipe.cluster.LAYOUTS` (section 1.4.2).
         model: what is trained.
         precision: of parameters' compute copies and activations.
         learning_rate: of Adam.

@@ -45,8 +45,10 @@ def traffic(
 ) -> tuple[Traffic, ...]:
     """Count every message of every replica, and every all-reduce.
 
-    A ring all-reduce of n members moves 2(n−1) times its buffer, all of it counted as the slowest
-    class of link between two of them; the mapping of section 1.4.2 keeps that inside a node.
+    A ring all-reduce of n members moves 2(n−1) times its buffer, the same over each of its n hops.
+    Rings go through one node after the other, so as many hops cross nodes as there are nodes, if
+    more than one; the mapping of section 1.4.2 keeps all of them inside. An all-reduce counts as one
+    message of every class of link that it uses.
 
     Args:
         program: of one replica.
@@ -54,9 +56,6 @@ def traffic(
         size: bytes of a SEND.
         collectives: the all-reduces of an iteration, each once.
     """
-
-    def link(ranks: tuple[int, ...]) -> LinkClass:
-        return LinkClass.INTRA if len({layout.node(rank) for rank in ranks}) == 1 else LinkClass.INTER
 
     totals: dict[tuple[str, LinkClass], tuple[int, float]] = {}
 
@@ -72,8 +71,13 @@ def traffic(
                 paths[action.kind, device, peer] = messages + 1, total + size(action)
     for (kind, device, peer), (messages, total) in paths.items():
         for replica in range(layout.width):
-            add(kind, link((layout.rank(replica, device), layout.rank(replica, peer))), messages, total)
+            ends = layout.node(layout.rank(replica, device)), layout.node(layout.rank(replica, peer))
+            add(kind, LinkClass.INTRA if ends[0] == ends[1] else LinkClass.INTER, messages, total)
     for one in collectives:
-        if len(one.members) > 1:
-            add(one.kind, link(one.members), 1, 2 * (len(one.members) - 1) * one.bytes)
+        members = len(one.members)
+        nodes = len({layout.node(rank) for rank in one.members})
+        across = nodes if nodes > 1 else 0
+        for where, hops in ((LinkClass.INTRA, members - across), (LinkClass.INTER, across)):
+            if members > 1 and hops:
+                add(one.kind, where, 1, hops * 2 * (members - 1) / members * one.bytes)
     return tuple(Traffic(kind, where, *counted) for (kind, where), counted in totals.items())

@@ -11,7 +11,12 @@ from bitpipe.draw.places import LayoutPart
 from bitpipe.draw.sheet import Part, sheet
 
 TITLE = "Fig. 5: device mapping of two bidirectional pipelines (D=4, W=2) on two nodes"
-NAMES = {"sequential": "Sequential", "replica_aware": "Replicas of a stage inside one node (BitPipe)"}
+NAMES = {
+    "sequential": "Sequential",
+    "megatron": "Sequential, data-parallel replicas as neighbours (Megatron-LM)",
+    "replica_aware": "Replicas of a stage inside one node (BitPipe)",
+    "released": "BitPipe's published code",
+}
 
 
 @artefact("fig5_mapping", title=TITLE)

@@ -14,7 +14,12 @@ from bitpipe.schedule import METHODS, Method
 TITLE = "Table 2: mechanisms of the methods"
 COLUMNS = ["partition", "schedule", "device_mapping", "gradient_sync", "needs"]
 _PARTITION = {"sequential": "sequential", "cyclic": "cyclic", "v": "V"}
-_MAPPING = {"sequential": "sequential", "replica_aware": "across nodes"}
+_MAPPING = {
+    "sequential": "sequential",
+    "megatron": "sequential",  # stages in sequence along the ranks, each with its data-parallel replicas
+    "replica_aware": "across nodes",
+    "released": "across nodes",
+}
 _SYNC = {"late": "after compute", "eager": "eager"}
 
 

@@ -19,7 +19,7 @@ CELL = ["origin", "model", "cluster", "depth", "width", "micro_batches", "global
 COLUMNS = [*CELL, "kind", "link", "messages", "bytes"]
 _NOTES = (
     "GiB that all ranks together send in one iteration; a ring all-reduce of n ranks moves 2(n−1) times its "
-    "buffer, all counted as the slowest link in it.",
+    "buffer, and crosses nodes with as many of its n hops as it has nodes.",
     "Counted from the program and the layout, so a run and a prediction of the same cell agree in messages.",
 )
 

@@ -30,7 +30,7 @@ CELLS: dict[str, tuple[str, str]] = {
     "cap": ("Int64", "most chunks of activations on a device; missing: none"),
     "early_forward": ("boolean", "whether the middle bubbles are filled (section 1.5)"),
     "sync": ("string", "eager, late or none"),
-    "layout": ("string", "sequential or replica_aware"),
+    "layout": ("string", "sequential, megatron, replica_aware or released"),
     "model": ("string", "model configuration"),
     **dict.fromkeys(("layers", "hidden", "sequence", "vocabulary"), ("Int64", "of the model")),
     "cluster": ("string", "cluster file"),

@@ -12,14 +12,18 @@ The rules, for both:
   every member has issued it, every member's stream is free, and every member's egress port
   of that link class has drained what was issued before the all-reduce. It takes
   2(n−1)/n · bytes / bandwidth + latency. Later P2P does not wait for it: P2P has priority.
-* Ranks of a node that share a NIC get an equal static share of it.
+* Ranks of a node that share a NIC get an equal static share of it. An all-reduce between nodes
+  has rings through the NICs of all its members: it is as fast as the shares of those on the node
+  with the fewest of them, and never faster than the path of the whole node.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 from bitpipe.cluster.layout import RankLayout
 from bitpipe.cluster.topology import Cluster, Link
@@ -35,25 +39,34 @@ class LinkClass(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Links:
-    """Transfer costs on one layout of one (possibly scaled) cluster."""
+    """Transfer costs on one layout of one (possibly scaled) cluster.
+
+    Attributes:
+        layout: which ranks share a node.
+        p2p_intra, p2p_inter: of one rank.
+        all_reduce_intra, all_reduce_inter: of all ranks of a node together.
+        nic: bytes per second that one rank's share of its node's NICs carries.
+    """
 
     layout: RankLayout
     p2p_intra: Link
     p2p_inter: Link
     all_reduce_intra: Link
     all_reduce_inter: Link
+    nic: float = inf
 
     @classmethod
     def of(cls, cluster: Cluster, layout: RankLayout) -> Links:
-        """The links of ``cluster``; P2P between nodes gets a rank's static share of the NICs."""
-        share = min(1.0, cluster.nics_per_node / cluster.devices_per_node)
-        inter = Link(bandwidth=cluster.p2p_inter.bandwidth * share, latency=cluster.p2p_inter.latency)
+        """The links of ``cluster``; between nodes a rank gets its static share of the NICs."""
+        nic = cluster.p2p_inter.bandwidth * min(1.0, cluster.nics_per_node / cluster.devices_per_node)
+        inter = Link(bandwidth=nic, latency=cluster.p2p_inter.latency)
         return cls(
             layout=layout,
             p2p_intra=cluster.p2p_intra,
             p2p_inter=inter,
             all_reduce_intra=cluster.all_reduce_intra,
             all_reduce_inter=cluster.all_reduce_inter,
+            nic=nic,
         )
 
     def between(self, source: int, target: int) -> LinkClass:
@@ -78,12 +91,18 @@ class Links:
         """Seconds from leaving completely to arriving."""
         return 0.0 if link is LinkClass.LOCAL else self._p2p(link).latency
 
-    def all_reduce(self, link: LinkClass, members: int, size: float) -> float:
-        """Seconds of a ring all-reduce of ``size`` bytes over ``members`` ranks."""
-        if members < 2:
+    def all_reduce(self, members: Sequence[int], size: float) -> float:
+        """Seconds of a ring all-reduce of ``size`` bytes over ``members``, global ranks."""
+        count = len(members)
+        if count < 2:
             return 0.0
-        path = self.all_reduce_intra if link is LinkClass.INTRA else self.all_reduce_inter
-        return 2 * (members - 1) / members * size / path.bandwidth + path.latency
+        on_node = Counter(self.layout.node(rank) for rank in members)
+        if len(on_node) == 1:
+            path, bandwidth = self.all_reduce_intra, self.all_reduce_intra.bandwidth
+        else:
+            path = self.all_reduce_inter
+            bandwidth = min(path.bandwidth, self.nic * min(on_node.values()))
+        return 2 * (count - 1) / count * size / bandwidth + path.latency
 
     def _p2p(self, link: LinkClass) -> Link:
         return self.p2p_intra if link is LinkClass.INTRA else self.p2p_inter

@@ -50,7 +50,8 @@ class Cluster:
         devices_per_node: how many on each.
         device: what they are.
         p2p_intra, p2p_inter: point to point inside a node, between nodes (per NIC).
-        all_reduce_intra, all_reduce_inter: ring all-reduce inside a node, across nodes.
+        all_reduce_intra, all_reduce_inter: ring all-reduce inside a node, and across nodes where all
+            devices of each take part; fewer are bound by their own NICs.
         nics_per_node: how many NICs the devices of a node share.
         sources: for every key above where its value comes from.
     """

@@ -69,6 +69,7 @@ def fit(times: Sequence[ChunkTime], rows: Sequence[RowTimes], cluster: Cluster, 
         op_overhead=float(found[2]),
         optimizer_bytes=step * cluster.device.memory_bandwidth,
         gradient_bytes=4.0,
+        precision=times[0].precision,
         fitted=("compute_efficiency", "op_overhead", "optimizer_bytes"),
         cells=f"chunks of {sizes} on one device",
         sources={

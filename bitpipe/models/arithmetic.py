@@ -56,7 +56,7 @@ def stage_parameters(model: ModelConfig, stages: int, stage: int, *, shared: boo
         model: the whole model.
         stages: D·v.
         stage: from 0.
-        shared: the first stage of the same pipe lies on the same device and lends its embedding.
+        shared: a first stage lies on the same device and lends the last one its embedding.
 
     Raises:
         InputError: more stages than layers.
@@ -70,17 +70,13 @@ def stage_parameters(model: ModelConfig, stages: int, stage: int, *, shared: boo
 
 
 def resident_parameters(model: ModelConfig, placement: Placement, device: int) -> int:
-    """Parameters of all the chunks that a device holds, replicas of both directions included."""
-    last = placement.stages - 1
-    return sum(
-        stage_parameters(
-            model,
-            placement.stages,
-            stage,
-            shared=stage == last and placement.device(pipe, 0) == device,
-        )
-        for pipe, stage in placement.held[device]
-    )
+    """Parameters of all the chunks that a device holds, replicas of both directions included.
+
+    What pipes share where they meet on a device is there once: the module of a stage that they both
+    have there, and the embedding of a first and a last stage, whichever pipes these belong to.
+    """
+    held = {stage for _, stage in placement.held[device]}
+    return sum(stage_parameters(model, placement.stages, stage, shared=0 in held) for stage in held)
 
 
 def layer_forward_flops(model: ModelConfig, micro_batch_size: int) -> int:

@@ -259,9 +259,7 @@ class Member:
         self._spans.append([span or _NOTHING for span in spans])
 
     def _all_reduce_seconds(self, group: Group) -> float:
-        members = self.plan.groups[group]
-        links = self.run.links
-        return links.all_reduce(links.among(members), len(members), self._sizes[group])
+        return self.run.links.all_reduce(self.plan.groups[group], self._sizes[group])
 
     def _sync_sizes(self) -> dict[Group, int]:
         """Bytes of every all-reduce of the program, also of those that this rank is not in."""
@@ -336,7 +334,7 @@ def build_chunks(
         same = next((chunk for (_, s), chunk in chunks.items() if s == stage), None)
         embedding = None
         if job.model.tied_embeddings and stage == placement.stages - 1:
-            homes = [chunks[key] for key in ((pipe, 0), (1 - pipe, 0)) if key in chunks]
+            homes = [chunk for (_, s), chunk in chunks.items() if s == 0]
             embedding = homes[0].tied if homes else None
         chunks[pipe, stage] = same or build_chunk(
             job.model, parts, stage, seed=job.seed, dtype=dtype, device=device, embedding=embedding

@@ -101,7 +101,7 @@ def own_method(spec: ScheduleSpec) -> Method:
         device_mapping="replica-aware across nodes" if both else "sequential",
         sync="eager",
         needs="–",
-        layout="replica_aware" if both else "sequential",
+        layout="replica_aware" if both else "megatron",
         sync_mode="eager",
         order=order,
         default_cap=lambda placement, micro_batches: schedule.cap,

@@ -69,7 +69,7 @@ def _table(arguments: argparse.Namespace) -> None:
     for cell in cells:
         found = predict(cell.job, cluster, calibration)
         off = found.samples_per_s / cell.samples_per_s - 1
-        note = "" if found.calibrated else "  uncalibrated"
+        note = "" if found.calibrated else f"  uncalibrated: {'; '.join(found.doubts)}"
         print(f"{cell!s:40} {cell.samples_per_s:9.2f} {found.samples_per_s:9.2f} {off:+7.2%}{note}")
 
 
@@ -154,7 +154,7 @@ def _write(arguments: argparse.Namespace, calibration: object, cells: Sequence[s
     described = "; ".join(dict.fromkeys(filter(None, (*kept, *cells))))
     sources = dict(calibration.sources) | dict.fromkeys(arguments.parameters, "fitted to the cells")
     data = asdict(replace(calibration, cells=described, sources=sources))
-    data["fitted"] = list(calibration.fitted)
+    data |= {"fitted": list(calibration.fitted), "tokens": list(calibration.tokens or ())}
     command = " ".join(f"--{k.replace('_', '-')} {' '.join(map(str, v))}" for k, v in _given(arguments))
     text = f"{WRITTEN} {command}\n" + yaml.safe_dump(data, sort_keys=False, width=110)
     try:

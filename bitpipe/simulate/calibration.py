@@ -21,6 +21,9 @@ PARAMETERS = (
 )
 """What :mod:`bitpipe.simulate.fit` may fit; all else comes from cluster and model."""
 
+COVERED = 4.0
+"""A rate is unknown at micro-batches of this many times more or fewer tokens than measured."""
+
 MOST = 1.5
 """No efficiency is above this: a data sheet is not exceeded by more."""
 
@@ -39,12 +42,17 @@ class Calibration:
         head_efficiency: the same in the LM head, one large matrix product and the loss.
         op_overhead: seconds that every forward or backward of a chunk takes besides its FLOPs.
         optimizer_bytes: memory traffic of the optimizer step per resident parameter, bytes.
+        replica_bytes: what two directions add to that, per resident parameter.
+        memory_efficiency: share of the device's memory bandwidth that the step reaches.
         all_reduce_efficiency: share of the cluster's intra-node all-reduce bandwidth reached.
         p2p_inter_efficiency: share of the cluster's P2P bandwidth between nodes reached; None if
             no measurement across nodes was available: then it counts as 1, and predictions that
             use more than one node are marked as uncalibrated.
-        all_reduce_inter_efficiency: share of the cluster's all-reduce bandwidth between nodes reached.
+        all_reduce_inter_efficiency: share of the cluster's all-reduce bandwidth between nodes reached;
+            unless it was fitted, predictions in which it weighs are marked as uncalibrated.
         gradient_bytes: bytes per parameter in the gradient all-reduce of half-precision training.
+        precision: in which the cells were measured.
+        tokens: the fewest and the most tokens (B·s) of a micro-batch in them; None if not known.
         fitted: which of :data:`PARAMETERS` were fitted, the others being assumed.
         cells: what they were fitted to.
         sources: where each value comes from.
@@ -56,10 +64,14 @@ class Calibration:
     head_efficiency: float
     op_overhead: float
     optimizer_bytes: float
+    replica_bytes: float = 0.0
+    memory_efficiency: float = 1.0
     all_reduce_efficiency: float = 1.0
     p2p_inter_efficiency: float | None = None
     all_reduce_inter_efficiency: float = 1.0
     gradient_bytes: float = 2.0
+    precision: str = "fp16"
+    tokens: tuple[float, float] | None = None
     fitted: tuple[str, ...] = ()
     cells: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -84,10 +96,10 @@ class Calibration:
         for key in needed:
             if key not in values:
                 raise InputError(f"calibration.{key}", "missing", "every calibration must give it")
-        for key in ("name", "device", "cells"):
+        for key in ("name", "device", "cells", "precision"):
             if not isinstance(values.get(key, ""), str):
                 raise InputError(f"calibration.{key}", values[key], "expected text")
-        for key in (*PARAMETERS, "gradient_bytes"):
+        for key in (*PARAMETERS, "replica_bytes", "memory_efficiency", "gradient_bytes"):
             if key in values and not (key == "p2p_inter_efficiency" and values[key] is None):
                 values[key] = _number(key, values[key])
         fitted = values.get("fitted", ())
@@ -98,10 +110,27 @@ class Calibration:
                 near = difflib.get_close_matches(str(key), PARAMETERS, n=1)
                 hint = f"did you mean {near[0]}?" if near else ""
                 raise InputError("calibration.fitted", key, f"allowed are {', '.join(PARAMETERS)}", hint)
+        if values.get("tokens") is not None:
+            values["tokens"] = _range("tokens", values["tokens"])
         sources = values.get("sources", {})
         if not isinstance(sources, Mapping):
             raise InputError("calibration.sources", sources, "expected a mapping of keys to texts")
         return cls(**values | {"fitted": tuple(fitted), "sources": dict(sources)})
+
+    def covers(self, tokens: float) -> bool:
+        """Whether micro-batches of so many tokens are near enough to those measured."""
+        if self.tokens is None:
+            return True
+        return self.tokens[0] / COVERED <= tokens <= self.tokens[1] * COVERED
+
+
+def _range(key: str, given: object) -> tuple[float, float]:
+    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
+        raise InputError(f"calibration.{key}", given, "two numbers, the least and the most")
+    low, high = (_number(key, value) for value in given)
+    if not 0 < low <= high:
+        raise InputError(f"calibration.{key}", given, "two numbers from above 0, the least first")
+    return low, high
 
 
 def _number(key: str, given: object) -> float:

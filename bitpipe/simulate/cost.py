@@ -1,10 +1,10 @@
 """The cost model: seconds and bytes of every action of a job on a calibrated cluster.
 
 A forward takes its FLOPs over the sustained rate plus a fixed overhead, a backward twice the
-FLOPs, half of a split backward as much as a forward. The optimizer step is bound by memory
-bandwidth: it takes time in proportion to the parameters that are resident, so methods with two
-replicas of the weights pay twice (section 2.2.3). Transfers cost what
-:mod:`bitpipe.cluster.links` says.
+FLOPs, half of a split backward as much as a forward; an empty micro-batch takes what any other
+does, as ranks compute it. The optimizer step is bound by memory bandwidth: it takes time in
+proportion to the parameters that are resident, so methods with two replicas of the weights pay twice
+(section 2.2.3). Transfers cost what :mod:`bitpipe.cluster.links` says.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from bitpipe.simulate.calibration import Calibration
 from bitpipe.simulate.programs import schedule_of
 
 ELEMENT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
+COST_LIKE = {"fp16": "half", "bf16": "half", "fp32": "fp32", "fp64": "fp64"}
+"""Precisions that cost the same."""
 RATE_OF_HALF = {"fp16": 1.0, "bf16": 1.0, "fp32": 1 / 2, "fp64": 1 / 16}
 """Tensor-core rates of the A100 and its kin against half precision (fp32 as TF32)."""
 
@@ -82,13 +84,21 @@ class CostModel:
             all_reduce_inter=_scaled(cluster.all_reduce_inter, across),
             p2p_inter=_scaled(cluster.p2p_inter, 1.0 if known is None else known),
         )
-        return Links.of(reached, self.layout)
+        stated = Links.of(cluster, self.layout)
+        return replace(Links.of(reached, self.layout), nic=stated.nic)
 
     @property
-    def calibrated(self) -> bool:
-        """Whether the calibration was fitted to such devices, and across nodes if need be."""
-        across = self.calibration.p2p_inter_efficiency is not None
-        return self._same_devices and (self.layout.nodes == 1 or across)
+    def unknown(self) -> tuple[str, ...]:
+        """Why the calibration says little about this job, whatever its schedule; nothing if it does."""
+        job, here = self.job, self.calibration
+        tokens = job.micro_batch_size * job.model.sequence
+        doubts = {
+            f"fitted on {here.device}": not self._same_devices,
+            f"fitted in {here.precision}": COST_LIKE[job.precision] != COST_LIKE.get(here.precision),
+            f"fitted at other micro-batches than {tokens} tokens": not here.covers(tokens),
+            "no rate between nodes": self.layout.nodes > 1 and here.p2p_inter_efficiency is None,
+        }
+        return tuple(doubt for doubt, holds in doubts.items() if holds)
 
     @property
     def _same_devices(self) -> bool:
@@ -119,15 +129,15 @@ class CostModel:
 
     @cached_property
     def _step_seconds(self) -> tuple[float, ...]:
-        each = self.calibration.optimizer_bytes / self.cluster.device.memory_bandwidth
+        here = self.calibration
+        more = here.replica_bytes if self.placement.bidirectional else 0.0
+        each = (here.optimizer_bytes + more) / (self.cluster.device.memory_bandwidth * here.memory_efficiency)
         return tuple(parameters * each for parameters in self.resident_parameters)
 
     def seconds(self, rank: int, action: Action) -> float:
         """Seconds of a compute action or STEP on a global rank."""
         if action.kind is Kind.STEP:
             return self._step_seconds[self.layout.places[rank][1]]
-        if action.micro_batch in self.schedule.empty:
-            return 0.0
         return self.forward_seconds[action.stage] * WORTH[action.kind] + self.calibration.op_overhead
 
     @cached_property
@@ -156,12 +166,12 @@ class CostModel:
         return self.calibration.gradient_bytes if self.element == arithmetic.HALF else self.element
 
     def size(self, action: Action) -> float:
-        """Bytes of a SEND, SYNC or TIE; empty micro-batches carry none."""
+        """Bytes of a SEND, SYNC or TIE."""
         if action.kind is Kind.SYNC:
             return self.gradient_bytes[action.stage]
         if action.kind is Kind.TIE:
             return self.job.model.vocabulary * self.job.model.hidden * self._gradient_element
-        return 0.0 if action.micro_batch in self.schedule.empty else self._boundary_bytes
+        return self._boundary_bytes
 
 
 def _scaled(link: Link, efficiency: float) -> Link:

@@ -320,7 +320,7 @@ def _all_reduce(
             if missing[key] == 0:
                 members = groups[key]
                 size = sizes(action)
-                end = begin[key] + links.all_reduce(link, len(members), size)
+                end = begin[key] + links.all_reduce(members, size)
                 done.append(
                     Collective(
                         action=action, members=members, start=begin[key], end=end, link=link, size=size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,9 +123,23 @@ def fit(
         at([float(f"{value:.4g}") for value in np.asarray(found.x)]),
         name=name,
         device=cluster.device.name,
+        **_measured(cells, base),
         fitted=tuple(dict.fromkeys((*base.fitted, *parameters))),
     )
     return Fit(calibration=fitted, cluster=cluster, cells=tuple(cells), parameters=tuple(parameters))
+
+
+def _measured(cells: Sequence[MeasuredCell], base: Calibration) -> dict[str, Any]:
+    """In which precision, and at how many tokens per micro-batch, the cells of all fits were measured."""
+    precisions = {cell.job.precision for cell in cells}
+    if len(precisions) > 1:
+        raise InputError("cells", ", ".join(sorted(precisions)), "a fit takes cells of one precision")
+    tokens = [cell.job.micro_batch_size * cell.job.model.sequence for cell in cells]
+    before = base.tokens if base.fitted and base.tokens else ()
+    return {
+        "precision": precisions.pop(),
+        "tokens": (float(min(*tokens, *before)), float(max(*tokens, *before))),
+    }
 
 
 def leave_a_row_out(made: Fit, base: Calibration, parameters: Sequence[str]) -> dict[str, float]:

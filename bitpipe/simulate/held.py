@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from bitpipe.models import arithmetic
 from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.program import Program
 from bitpipe.simulate.cost import CostModel
 from bitpipe.simulate.engine import Span
-from bitpipe.simulate.memory import PARAMETER_BYTES, Memory, in_flight
+from bitpipe.simulate.memory import PARAMETER_BYTES, InFlight, Memory, in_flight
 
 
 class Held:
@@ -23,44 +25,34 @@ class Held:
             for stage in range(stages)
         ]
         self.logits = [0.0] * (stages - 1) + [arithmetic.logits_bytes(job.model, job.micro_batch_size)]
-        self.empty = costs.schedule.empty
+        self.buffer = arithmetic.boundary_bytes(job.model, job.micro_batch_size, costs.element)
 
     def __call__(self, action: Action) -> tuple[float, float]:
-        if action.micro_batch in self.empty:
-            return 0.0, 0.0
         return self.activations[action.stage], self.logits[action.stage]
 
     def static(self, device: int) -> float:
         """Weights, gradients and optimizer state."""
         return self.costs.resident_parameters[device] * PARAMETER_BYTES[self.costs.job.precision]
 
-    def buffers(self, program: Program, device: int) -> float:
-        """Receive buffers of gradients; an activation's buffer is counted with the activations."""
-        row = program.rows[device]
-        slots = {instruction.slot for instruction in row if instruction.action.kind is Kind.RECV_B}
-        return len(slots) * arithmetic.boundary_bytes(
-            self.costs.job.model, self.costs.job.micro_batch_size, self.costs.element
-        )
+    def changes(self, program: Program, device: int) -> Iterator[InFlight]:
+        """Every change of what the device holds besides its parameters, in the program's order."""
+        return in_flight(program.rows[device], self.costs.schedule.split_backward, self, self.buffer)
 
     def peak(self, program: Program, device: int) -> Memory:
-        changes = in_flight(program.rows[device], self.costs.schedule.split_backward, self)
-        _, activations, logits = max(changes, key=lambda change: change[1] + change[2])
-        return Memory(
-            parameters=self.static(device),
-            activations=activations,
-            logits=logits,
-            buffers=self.buffers(program, device),
+        _, activations, logits, buffers = max(
+            self.changes(program, device), key=lambda now: now.activations + now.logits + now.buffers
         )
+        return Memory(parameters=self.static(device), activations=activations, logits=logits, buffers=buffers)
 
     def curve(
         self, program: Program, device: int, spans: tuple[Span, ...]
     ) -> tuple[tuple[float, float], ...]:
         """(time, bytes): a forward's activations count from its start, a backward's to its end."""
-        base = self.static(device) + self.buffers(program, device)
+        base = self.static(device)
         row = program.rows[device]
         points = [(0.0, base)]
-        for index, activations, logits in in_flight(row, self.costs.schedule.split_backward, self):
-            start, end = spans[index]
-            moment = start if row[index].action.kind is Kind.F else end
-            points.append((moment, base + activations + logits))
+        for position, activations, logits, buffers in self.changes(program, device):
+            start, end = spans[position]
+            moment = end if row[position].action.kind in (Kind.B, Kind.W) else start
+            points.append((moment, base + activations + logits + buffers))
         return tuple(points)

@@ -3,7 +3,7 @@
 Every resident copy of a parameter takes 18 bytes in mixed-precision training with Adam: fp16
 weight (2), fp32 gradient (4), fp32 weight (4) and two fp32 moments (8). Activations follow the
 program: a forward adds its chunk's, the backward (or, if split, the weight gradient) takes them
-away. Nothing is recomputed.
+away. Nothing is recomputed. Empty micro-batches hold what any other does.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.program import Instruction
@@ -39,7 +40,7 @@ class Memory:
         parameters: weights, gradients and optimizer state of every resident copy.
         activations: of the micro-batches in flight, logits excluded.
         logits: output of the LM head, where it is held at that moment.
-        buffers: receive buffers.
+        buffers: receive buffers of gradients in use at that moment.
     """
 
     parameters: float
@@ -59,26 +60,49 @@ def verdict(peak: float, capacity: float) -> Verdict:
     return Verdict.BORDERLINE if peak > BORDERLINE * capacity else Verdict.FITS
 
 
+class InFlight(NamedTuple):
+    """What is held after an instruction of a row.
+
+    Attributes:
+        position: of the instruction.
+        activations, logits, buffers: bytes, as in :class:`Memory`.
+    """
+
+    position: int
+    activations: float
+    logits: float
+    buffers: float
+
+
 def in_flight(
-    row: Sequence[Instruction], split: bool, held: Callable[[Action], tuple[float, float]]
-) -> Iterator[tuple[int, float, float]]:
-    """Yield (instruction, activations, logits), in bytes, at every change of what is held.
+    row: Sequence[Instruction], split: bool, held: Callable[[Action], tuple[float, float]], buffer: float
+) -> Iterator[InFlight]:
+    """Yield every change of what a device holds besides its parameters.
+
+    A gradient's receive buffer is held from where the receive is posted to the last use of the
+    gradient; that of an activation is counted with the activations that it belongs to.
 
     Args:
         row: a device's instructions.
         split: whether backward is split.
         held: bytes of activations and of logits between a forward and its release.
+        buffer: bytes of a receive buffer.
     """
-    activations = logits = 0.0
+    activations = logits = buffers = 0.0
+    received: set[tuple[int, int]] = set()
     release = Kind.W if split else Kind.B
-    for index, (action, *_) in enumerate(row):
-        if action.kind is Kind.F:
-            sign = 1
-        elif action.kind is release:
-            sign = -1
+    for position, (action, *_) in enumerate(row):
+        chunk = action.micro_batch, action.stage
+        if action.kind is Kind.RECV_B:
+            received.add(chunk)
+            buffers += buffer
+        elif action.kind is Kind.F or action.kind is release:
+            sign = 1 if action.kind is Kind.F else -1
+            more, more_logits = held(action)
+            activations += sign * more
+            logits += sign * more_logits
+            if action.kind is release and chunk in received:
+                buffers -= buffer
         else:
             continue
-        more, more_logits = held(action)
-        activations += sign * more
-        logits += sign * more_logits
-        yield index, activations, logits
+        yield InFlight(position, activations, logits, buffers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from bitpipe.cluster import Cluster
+from bitpipe.cluster import Cluster, LinkClass
 from bitpipe.errors import choose
 from bitpipe.job import Job
 from bitpipe.models import arithmetic
@@ -18,6 +18,8 @@ from bitpipe.simulate.memory import Memory, Verdict, verdict
 from bitpipe.simulate.programs import program_of
 from bitpipe.traffic import Collective, Traffic, traffic
 
+WEIGHS = 0.02
+"""From what share of an iteration a rate that was never fitted makes a prediction uncalibrated."""
 ATTENTIONS = ("unfused", "fused")
 
 
@@ -44,8 +46,26 @@ class Prediction:
 
     @property
     def calibrated(self) -> bool:
-        """Whether the calibration covers this cluster and its number of nodes."""
-        return self.costs.calibrated
+        """Whether the calibration covers this job on this cluster."""
+        return not self.doubts
+
+    @cached_property
+    def doubts(self) -> tuple[str, ...]:
+        """Why it does not; nothing if it does."""
+        if "all_reduce_inter_efficiency" in self.costs.calibration.fitted or self._between_nodes <= WEIGHS:
+            return self.costs.unknown
+        share = f"{100 * self._between_nodes:.0f}% in all-reduces between nodes, a rate never fitted"
+        return *self.costs.unknown, share
+
+    @property
+    def _between_nodes(self) -> float:
+        """Share of the iteration that a rank spends in all-reduces between nodes, at most."""
+        spent = [0.0] * self.costs.layout.size
+        for collective in self.trace.collectives:
+            if collective.link is LinkClass.INTER:
+                for rank in collective.members:
+                    spent[rank] += collective.end - collective.start
+        return max(spent) / self.iteration_seconds
 
     @cached_property
     def _compute(self) -> tuple[tuple[tuple[float, ...], ...], float]:

@@ -9,7 +9,6 @@ from math import inf
 
 from bitpipe.cluster import Link, Links, RankLayout
 from bitpipe.schedule import costs as prices
-from bitpipe.schedule.action import Action
 from bitpipe.schedule.program import Program
 from bitpipe.schedule.timeline import Timeline
 from bitpipe.simulate.engine import simulate
@@ -37,8 +36,4 @@ def simulate_units(
     links = Links(layout=layout, p2p_intra=hop, p2p_inter=hop, all_reduce_intra=ring, all_reduce_inter=ring)
 
     costs = prices.UNIT.on(schedule.placement)
-
-    def seconds(rank: int, action: Action) -> float:
-        return 0.0 if action.micro_batch in schedule.empty else costs.seconds(rank, action)
-
-    return simulate(program, seconds, links, lambda _: 0.0, alike=True, unit=UNIT)
+    return simulate(program, costs.seconds, links, lambda _: 0.0, alike=True, unit=UNIT)

@@ -26,7 +26,7 @@ class MethodConfig:
     split_backward: bool = False  # input and weight gradient as two actions
     pad: bool = False  # empty micro-batches instead of an uneven split
     sync: str = "late"  # gradient all-reduce: eager or late
-    layout: str = "sequential"  # ranks on nodes: sequential or replica_aware
+    layout: str = "sequential"  # ranks on nodes: sequential, megatron, replica_aware or released
 
 
 @dataclass

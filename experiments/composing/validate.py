@@ -27,6 +27,7 @@ def validate(cell: Cell) -> None:
     job, spec = cell.job, cell.job.schedule
     choose("method.sync", job.sync, SYNCS)
     choose("method.layout", job.layout, LAYOUTS)
+    _ = cell.layout  # raises: not every order is one of every depth
     choose(
         "precision", job.precision, ON_CPU if cell.backend in ("virtual", "cpu", "emulate") else PRECISIONS
     )

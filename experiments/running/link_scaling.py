@@ -93,6 +93,7 @@ def links_of(cell: Cell, scale: Scale | None) -> Links:
         p2p_inter=scaled(links.p2p_inter, scale.p2p_bandwidth),
         all_reduce_intra=scaled(links.all_reduce_intra, scale.all_reduce_bandwidth),
         all_reduce_inter=scaled(links.all_reduce_inter, scale.all_reduce_bandwidth),
+        nic=links.nic * scale.all_reduce_bandwidth,
     )
 
 

@@ -41,7 +41,7 @@ def results(count: int, status: str = "ok") -> Results:
                 "bubble_ratio": 0.22222,
                 "peak_memory_bytes": 123.4 * GIB,
                 "status": status,
-                "calibration": "two_node_cells",
+                "calibration": "full_cells_two_nodes",
                 "calibrated": True,
                 "reason": "",
                 "model": "gpt_96",

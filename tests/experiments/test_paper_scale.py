@@ -126,7 +126,7 @@ def test_the_search_covers_the_printed_space_under_both_readings(
 def test_cells_beyond_one_node_use_the_calibration_that_saw_two(planned: Plan) -> None:
     for experiment in ("fig9cd_throughput_dp", "fig11_hyperparameters"):
         for cell in cells(planned(experiment)):
-            expected = "two_node_cells" if cell.layout.nodes > 1 else "full_cells"
+            expected = "full_cells_two_nodes" if cell.layout.nodes > 1 else "full_cells"
             assert cell.calibration is not None
             assert cell.calibration.name == expected, str(cell)
 

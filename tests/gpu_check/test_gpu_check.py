@@ -131,7 +131,7 @@ def test_a_calibration_recovers_the_rates_behind_the_timings(tmp_path: Path) -> 
     fit.write(calibration, path)
     assert conf.calibration(str(path)) == calibration
     job = steps.row_job(conf.model("bert_64"), 4)
-    assert predict(job, h200, conf.calibration(str(path))).costs.calibrated
+    assert predict(job, h200, conf.calibration(str(path))).calibrated
 
 
 @pytest.mark.parametrize(

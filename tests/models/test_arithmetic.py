@@ -89,15 +89,22 @@ def test_the_whole_model_on_meta_has_the_stated_parameters(name: str) -> None:
     assert model.name == name
 
 
-@pytest.mark.parametrize("name", ["sequential", "cyclic", "v"])
-def test_a_device_holds_both_directions_and_shares_the_embedding_under_v(name: str) -> None:
-    model = tiny(layers=8)
-    chunks = 1 if name == "sequential" else 2
-    placement = PLACEMENTS[name](4, chunks).mirrored()
-    total = sum(arithmetic.resident_parameters(model, placement, device) for device in range(4))
-    copies = 2 * arithmetic.parameters(model)
-    apart = 0 if name == "v" else 2 * model.vocabulary * model.hidden
-    assert total == copies + apart
+@pytest.mark.parametrize("depth", [2, 4, 6])
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize(
+    ("name", "chunks"), [("sequential", 1), ("cyclic", 2), ("cyclic", 3), ("v", 2), ("v", 3), ("v", 4)]
+)
+def test_a_device_shares_the_embedding_wherever_a_first_and_a_last_stage_meet(
+    name: str, chunks: int, both: bool, depth: int
+) -> None:
+    """In the turns of a V, and between two pipes: the up pipe's head beside the down pipe's embedding."""
+    model = tiny(layers=24)
+    placement = PLACEMENTS[name](depth, chunks)
+    placement = placement.mirrored() if both else placement
+    total = sum(arithmetic.resident_parameters(model, placement, device) for device in range(depth))
+    apart = 0 if both or placement.device(0, 0) == placement.device(0, -1) else 1
+    copies = (1 + both) * arithmetic.parameters(model)
+    assert total == copies + apart * model.vocabulary * model.hidden
 
 
 def test_formulas_are_the_papers() -> None:
