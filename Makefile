@@ -61,10 +61,15 @@ reproduce: install  ## every table and figure, simulated at the paper's scale; T
 ON_GPUS := $(filter-out $(basename $(notdir $(shell grep -lE 'override /(backend: simulate|calibration: unit)' \
 	conf/experiment/*.yaml))), $(EXPERIMENTS))
 
-reproduce-cluster: install  ## every table and figure that GPUs can measure, as Slurm jobs
-	set -e; for name in $(ON_GPUS); do \
-	    $(BIN)/python run.py +experiment=$$name backend=cuda hydra/launcher=slurm results=$(RESULTS) draw=false -m; done
-	$(BIN)/python -m analysis all --results $(RESULTS)
+# All are submitted before the first one is waited for. ARGS goes to every run.py; without GPUs, for instance:
+#   make reproduce-cluster ARGS='backend=virtual model=bert_tiny depth=4 width=1'
+ON_CLUSTER := $(BIN)/python run.py hydra/launcher=slurm results=$(RESULTS) draw=false wait=false \
+	$(if $(filter backend=%,$(ARGS)),,backend=cuda) $(ARGS)
+
+reproduce-cluster: install  ## every table and figure that GPUs can measure, as Slurm jobs; ARGS="KEY=VALUE …"
+	set -e; for name in $(ON_GPUS); do $(ON_CLUSTER) +experiment=$$name -m; done
+	failed=0; $(BIN)/python -m slurm collect $(ON_GPUS) --wait --results $(RESULTS) || failed=1; \
+	    $(BIN)/python -m analysis all --results $(RESULTS); exit $$failed
 
 figures: install  ## every table and figure again, from the committed reference records
 	$(BIN)/python -m analysis all --results results/reference

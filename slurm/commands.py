@@ -56,9 +56,12 @@ def _of_sweep(
     name: str,
     help: str,
     run: Callable[[argparse.Namespace], int],
+    *,
+    several: bool = False,
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=help)
-    parser.add_argument("sweep", nargs="?", help="which sweep; the newest by default")
+    which = "which sweeps" if several else "which sweep"
+    parser.add_argument("sweep", nargs="*" if several else "?", help=f"{which}; the newest by default")
     parser.add_argument("--results", type=Path, default=Path("results"), help="results folder")
     parser.set_defaults(run=run)
     return parser
@@ -146,20 +149,34 @@ def _cancel(options: argparse.Namespace) -> int:
 
 def _add_collect(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = _of_sweep(
-        commands, "collect", "write missing records, say what is there and what is not", _collect
+        commands,
+        "collect",
+        "write missing records, say what is there and what is not",
+        _collect,
+        several=True,
     )
     parser.add_argument("--wait", action="store_true", help="until all is done")
 
 
 def _collect(options: argparse.Namespace) -> int:
-    from slurm.folder import find
+    from slurm.folder import SweepFolder, find
     from slurm.settle import look
     from slurm.show import report
     from slurm.watch import follow
 
-    folder = find(options.results, options.sweep)
-    states = follow(folder, lambda line: print(line, flush=True)) if options.wait else look(folder)
-    return report(folder, states)
+    folders: list[SweepFolder] = []
+    for name in options.sweep:
+        try:
+            folders.append(find(options.results, name))
+        except InputError:
+            if len(options.sweep) == 1:
+                raise
+            print(f"{name}: no sweep of its own; its cells were finished, or are another sweep's")
+    worst = 0
+    for folder in folders or [find(options.results, None)]:
+        states = follow(folder, lambda line: print(line, flush=True)) if options.wait else look(folder)
+        worst = max(worst, report(folder, states))
+    return worst
 
 
 # ---- requeue

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from bitpipe.errors import InputError
-from bitpipe.words import counted
+from bitpipe.words import counted, part
 from experiments.composing.sweep import Sweep
 from experiments.records.manifest import write_manifest
+from experiments.running.block import Block
 from experiments.running.dry_run import describe
 from experiments.running.execute import record_refusals
 from experiments.running.local import say
@@ -15,6 +17,7 @@ from experiments.running.outcome import report
 from experiments.running.skip import pending
 from slurm import client, plan, site, snapshot, submit
 from slurm.folder import SweepFolder
+from slurm.in_flight import alone, in_flight, without
 from slurm.watch import follow
 
 SLURM_DEFAULT_MAX_ARRAY_SIZE = 1001
@@ -33,14 +36,49 @@ def launch(sweep: Sweep, options: submit.Options) -> None:
         print(describe(sweep))
         print(describe_arrays(sweep, where, options))
         return
-    limit = client.max_array_size()
-    blocks = pending(sweep, say)
-    if not blocks:
-        write_manifest(sweep)
-        record_refusals(sweep)
-        report(sweep, {})
+    client.max_array_size()  # no Slurm, no answer: said before anything else
+    results = sweep.settings.results
+    with alone(results, say):
+        blocks = pending(sweep, say)
+        flights = in_flight(results, blocks)
+        for flight in flights:
+            jobs = ", ".join(dict.fromkeys(flight.jobs.values()))
+            few = part(len(flight.jobs), len(sweep.cells), "cell")
+            say(f"{few} on the way and not submitted again: {flight.folder.name}, job {jobs}")
+        left = without(blocks, flights)
+        folder = _submit(sweep, left, where, file, options) if left else None
+        if folder is None:
+            write_manifest(sweep)
+            record_refusals(sweep)
+    following = [(flight.folder, set(flight.jobs)) for flight in flights]
+    if folder:
+        following.insert(0, (folder, {cell.id for block in left for cell in block.cells}))
+    if not options.wait:
+        for one, _ in following:
+            say(f"follow with: python -m slurm status {one.arguments}; {bring_home(one)}")
         return
-    wanted = submit.planned(blocks, where, options, max_array_size=limit)
+    made: dict[str, int | str] = {}
+    for one, cells in following:
+        try:
+            states = follow(one, say, cells=cells)
+        except KeyboardInterrupt:
+            say(f"stopped waiting; {still_running(one)}")
+            raise
+        made |= {state.cell: state.attempt or f"{state.state}: {state.note}" for state in states}
+    report(sweep, made)
+
+
+def _submit(
+    sweep: Sweep, blocks: Sequence[Block], where: site.Site, file: Path | None, options: submit.Options
+) -> SweepFolder:
+    """Check and submit; the sweep's folder.
+
+    Raises:
+        InputError: something can be known to be wrong; nothing, or what is listed, was submitted.
+        NotWritten: results cannot be written to.
+        KeyboardInterrupt: Ctrl-C; what was submitted keeps running, and that was said.
+    """
+    wanted = submit.planned(blocks, where, options, max_array_size=client.max_array_size())
     revision = snapshot.revision()
     snapshot.require_clean(revision, allow_dirty=options.allow_dirty)
     submit.check(wanted, where)
@@ -56,16 +94,11 @@ def launch(sweep: Sweep, options: submit.Options) -> None:
         raise
     cells = counted(sum(len(block.cells) for block in blocks), "cell")
     say(f"{cells} in {counted(len(wanted.blocks), 'job')}, at most {wanted.cost}: {folder.name}")
-    if not options.wait:
-        name = folder.arguments
-        say(f"follow with: python -m slurm status {name}; bring home with: python -m slurm collect {name}")
-        return
-    try:
-        states = follow(folder, say)
-    except KeyboardInterrupt:
-        say(f"stopped waiting; {still_running(folder)}")
-        raise
-    report(sweep, {state.cell: state.attempt or f"{state.state}: {state.note}" for state in states})
+    return folder
+
+
+def bring_home(folder: SweepFolder) -> str:
+    return f"bring home with: python -m slurm collect {folder.arguments}"
 
 
 def still_running(folder: SweepFolder) -> str:
@@ -79,12 +112,13 @@ def still_running(folder: SweepFolder) -> str:
 
 def describe_arrays(sweep: Sweep, where: site.Site, options: submit.Options) -> str:
     """Arrays, GPU-hours and the sbatch text of each; asks Slurm for its limit where there is one."""
+    left = pending(sweep, lambda line: None)  # the description has said what is finished
     try:
         limit = client.max_array_size()
         source = "this cluster's MaxArraySize"
+        left = without(left, in_flight(sweep.settings.results, left))
     except InputError:
         limit, source = SLURM_DEFAULT_MAX_ARRAY_SIZE, "Slurm's default MaxArraySize; no Slurm here"
-    left = pending(sweep, lambda line: None)  # the description has said what is finished
     wanted = submit.planned(left, where, options, max_array_size=limit)
     total = f"at most {wanted.cost}"
     if sweep.repeats > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from experiments.records.record_line import outcome_of
 from experiments.records.store import Store
@@ -14,13 +14,19 @@ from slurm.settle import CellState, look
 POLL_S = 2.0
 
 
-def follow(folder: SweepFolder, say: Callable[[str], None], *, poll: float = POLL_S) -> list[CellState]:
-    """Wait until no cell of the sweep can change any more; returns the last states."""
+def follow(
+    folder: SweepFolder,
+    say: Callable[[str], None],
+    *,
+    cells: Collection[str] | None = None,
+    poll: float = POLL_S,
+) -> list[CellState]:
+    """Wait until no cell of the sweep, or none of these, can change any more; returns the last states."""
     store = Store(folder.results)
     seen: set[tuple[str, int]] = set()
     before = ""
     while True:
-        states = look(folder)
+        states = [state for state in look(folder) if cells is None or state.cell in cells]
         left = sum(state.waiting for state in states)
         for state in states:
             if state.attempt is None or (state.cell, state.attempt) in seen:

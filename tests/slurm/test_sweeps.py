@@ -57,16 +57,45 @@ def test_three_shapes_make_three_arrays_and_the_table(user: User) -> None:
     assert len(list((user.results / "slurm").glob("*/*"))) == 1  # nothing was submitted
 
 
-def test_two_sweeps_at_the_same_second_both_finish(user: User) -> None:
+def test_the_same_command_twice_at_the_same_second_is_submitted_once_and_both_finish(user: User) -> None:
     both = [user.start(*TWO_RANKS, "repeats=2") for _ in range(2)]
     texts = [process.communicate(timeout=280)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], texts
-    folders = list((user.results / "slurm").glob("*/*"))
-    assert len(folders) == 2
+    assert sum("on the way and not submitted again" in text for text in texts) == 1
+    assert len(list((user.results / "slurm").glob("*/*"))) == 1
     (cell,) = user.folder.names
-    records = user.records(cell)
-    assert [record.status for record in records] == [Status.OK, Status.OK]
-    assert all(len(record.metrics["iterations_seconds"]) == 2 * 5 for record in records)
+    (record,) = user.records(cell)
+    assert record.status is Status.OK
+    assert len(record.metrics["iterations_seconds"]) == 2 * 5
+
+
+def test_what_is_on_its_way_is_not_submitted_again_but_more_cells_and_more_repeats_are(
+    user: User, on_cluster: TestCluster
+) -> None:
+    user.settings(sbatch={"hold": True})
+    first = user.run(*TWO_RANKS, "seed=1,2", "wait=false", "iterations=2")
+    assert first.returncode == 0, first.stdout + first.stderr
+    (job,) = {job.job.split("_")[0] for job in user.folder.jobs()}
+
+    for more in ([], ["pack=false"], ["rerun=true"]):
+        again = user.run(*TWO_RANKS, "seed=1,2", "wait=false", "iterations=2", *more)
+        assert again.returncode == 0, again.stderr
+        assert "2 of 2 cells are on the way and not submitted again" in again.stdout
+        assert f"slurm collect {user.folder.name}" in again.stdout
+    assert len(list((user.results / "slurm").glob("*/*"))) == 1
+
+    third = user.run(*TWO_RANKS, "seed=1,2,3", "wait=false", "iterations=2")
+    assert "2 of 3 cells are on the way" in third.stdout
+    assert "1 cell in 1 job" in third.stdout
+    precise = user.run(*TWO_RANKS, "seed=1", "wait=false", "iterations=2", "repeats=2")
+    assert "1 cell in 1 job" in precise.stdout
+
+    on_cluster.client("scancel", "-u", "root")
+    wait_for(lambda: not on_cluster.client("squeue", "-h").stdout)
+    user.settings()
+    after = user.run(*TWO_RANKS, "seed=1", "iterations=2", "draw=false")  # cancelled is not on its way
+    assert after.returncode == 0, after.stdout + after.stderr
+    assert job not in {one.job.split("_")[0] for one in user.folder.jobs()}
 
 
 def test_ctrl_c_leaves_the_jobs_and_edited_code_changes_nothing(
