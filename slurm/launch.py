@@ -9,13 +9,14 @@ from bitpipe.errors import InputError
 from bitpipe.words import counted, part
 from experiments.composing.sweep import Sweep
 from experiments.records.manifest import write_manifest
+from experiments.records.revision import revision_of
 from experiments.running.block import Block
 from experiments.running.dry_run import describe
 from experiments.running.execute import record_refusals
 from experiments.running.local import say
 from experiments.running.outcome import report
 from experiments.running.skip import pending
-from slurm import client, plan, site, snapshot, submit
+from slurm import client, own_schedules, plan, site, snapshot, submit
 from slurm.folder import SweepFolder
 from slurm.in_flight import alone, in_flight, without
 from slurm.watch import follow
@@ -79,16 +80,17 @@ def _submit(
         KeyboardInterrupt: Ctrl-C; what was submitted keeps running, and that was said.
     """
     wanted = submit.planned(blocks, where, options, max_array_size=client.max_array_size())
-    revision = snapshot.revision()
+    revision = revision_of()
     snapshot.require_clean(revision, allow_dirty=options.allow_dirty)
     submit.check(wanted, where)
     folder = SweepFolder.create(sweep.settings.results, sweep.experiment, sweep.stamp)
     snapshot.take(folder.code)
+    own_schedules.take_along(folder.code, blocks)
     folder.describe(wanted.blocks, submit.facts(where, file, revision, sweep.experiment, options))
     write_manifest(sweep)
     record_refusals(sweep)
     try:
-        submit.submit(folder, wanted, where, revision, say)
+        submit.submit(folder, wanted, where, say)
     except KeyboardInterrupt:
         say(f"interrupted while submitting; {still_running(folder)}")
         raise

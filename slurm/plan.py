@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from bitpipe.errors import InputError
+from bitpipe.schedule.own import COPIES
 from experiments.running.block import Block
 from slurm.client import Partition
 from slurm.site import Site
+
+SCHEDULES = "schedules"
+"""Folder of a snapshot for the user's own schedule files."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -187,8 +191,11 @@ def parameters(
 
 
 def _environment(site: Site, code: Path) -> list[str]:
-    pairs = {**site.environment, "PYTHONPATH": str(code), "PYTHONUNBUFFERED": "1"}
-    return [f"export {key}={shlex.quote(value)}" for key, value in pairs.items()]
+    pairs = {**site.environment, "PYTHONUNBUFFERED": "1", COPIES: str(code / SCHEDULES)}
+    lines = [f"export {key}={shlex.quote(value)}" for key, value in pairs.items()]
+    # The snapshot comes first; what is imported besides lies where the submitting shell found it.
+    path = f"{shlex.quote(str(code))}${{PYTHONPATH:+:$PYTHONPATH}}"
+    return [*lines, f"export PYTHONPATH={path}"]
 
 
 def _guarded(line: str) -> str:

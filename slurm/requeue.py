@@ -11,7 +11,6 @@ from slurm import client, site, submit
 from slurm.folder import SweepFolder
 from slurm.settle import ONLY, CellState, look
 from slurm.show import report
-from slurm.snapshot import revision
 from slurm.watch import follow
 
 
@@ -60,7 +59,7 @@ def requeue(
     )
     submit.check(plan, where)
     numbers = [index for index, _ in chosen]
-    submit.submit(folder, plan, where, revision(folder.code), print, numbers=numbers)
+    submit.submit(folder, plan, where, print, numbers=numbers)
     if not wait:
         return 0
     return report(folder, follow(folder, lambda line: print(line, flush=True)))

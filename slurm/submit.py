@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from bitpipe.errors import InputError
+from experiments.records.revision import Revision
 from experiments.records.store import short
 from experiments.running.block import Block
 from slurm import client, job, plan
 from slurm.environment import scrubbed_here
 from slurm.folder import Submitted, SweepFolder
 from slurm.site import Site
-from slurm.snapshot import Revision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,6 @@ def submit(
     folder: SweepFolder,
     wanted: Planned,
     site: Site,
-    revision: Revision,
     say: Callable[[str], None],
     *,
     numbers: Sequence[int] | None = None,
@@ -132,7 +131,6 @@ def submit(
         folder: where ids are noted.
         wanted: what to submit.
         site: the cluster's settings.
-        revision: of the code in the folder.
         say: told of every array.
         numbers: index of each block in the sweep; None if these are all of its blocks.
 
@@ -146,7 +144,7 @@ def submit(
         shape = (array.request.nodes, array.request.tasks_per_node)
         gate = gates.get(shape) if kind == "block" else None
         try:
-            jobs = _submit_array(folder, wanted, array, kind, site, revision, gate, numbers)
+            jobs = _submit_array(folder, wanted, array, kind, site, gate, numbers)
         except InputError as error:
             if not done:
                 raise
@@ -168,7 +166,6 @@ def _submit_array(
     array: plan.Array,
     kind: str,
     site: Site,
-    revision: Revision,
     gate: str | None,
     numbers: Sequence[int] | None,
 ) -> list[Submitted]:
@@ -179,7 +176,6 @@ def _submit_array(
     executor = submitit.SlurmExecutor(folder=folder.jobs_folder, max_num_timeout=0, python=python)
     dependency = f"afterok:{gate}" if gate else None
     values = values_of(array, site, blocks[array.members[0]].experiment, folder.code, dependency)
-    values["setup"] = [*values["setup"], *revision_lines(revision)]
     executor.update_parameters(**values)
     calls = []
     for member in array.members:
@@ -223,13 +219,6 @@ def values_of(
 ) -> dict[str, Any]:
     """An array's settings as submitit takes them."""
     return plan.parameters(array, site, name=short(experiment, 40), code=code, dependency=dependency)
-
-
-def revision_lines(revision: Revision) -> list[str]:
-    """Tell the jobs, whose code has no git, which revision it is."""
-    if revision.revision is None:
-        return []
-    return [f"export BITPIPE_REVISION={revision.revision}{'+dirty' if revision.dirty else ''}"]
 
 
 @contextmanager

@@ -19,8 +19,10 @@ is all read off the rows. Micro-batches are numbered over all pipes together.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import importlib
 import inspect
+import os
 import re
 import traceback
 from collections.abc import Iterable
@@ -41,12 +43,26 @@ from bitpipe.schedule.schedule import Schedule, pipe_rule
 from bitpipe.schedule.spec import ScheduleSpec, check_size
 
 FILE = "file:"
+COPIES = "BITPIPE_SCHEDULES"
+"""Variable that names a folder with copies of schedule files, as a submitted job has them."""
 _COMPUTE = {Kind.F, Kind.B, Kind.I, Kind.W}
 
 
 def is_own(method: str) -> bool:
     """Whether a method's name points to a user's own schedule."""
     return ":" in method
+
+
+def file_of(method: str) -> Path:
+    """Where the text of ``file:PATH`` is read from: a copy of it, where this process was given one."""
+    copies = os.environ.get(COPIES)
+    copy = Path(copies) / copy_name(method) if copies else None
+    return copy if copy and copy.is_file() else Path(method.removeprefix(FILE))
+
+
+def copy_name(method: str) -> str:
+    """Name of the copy of ``file:PATH``: its suffix says which form the text has."""
+    return hashlib.sha256(method.encode(errors="surrogateescape")).hexdigest()[:16] + Path(method).suffix
 
 
 def own_schedule(spec: ScheduleSpec) -> Schedule:
@@ -180,7 +196,7 @@ def _read_pipes(orders: tuple[tuple[Action, ...], ...]) -> tuple[int, ...]:
 
 
 def _from_file(spec: ScheduleSpec) -> list[list[Action]]:
-    path = Path(spec.method.removeprefix(FILE))
+    path = file_of(spec.method)
     try:
         if path.exists() and not path.is_file():  # a FIFO or /dev/zero would be read for ever
             raise InputError("method", spec.method, "expected a regular file")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import socket
-import subprocess
+import sys
 from dataclasses import asdict
 from functools import cache
 from importlib import metadata
@@ -14,8 +14,8 @@ from typing import Any
 
 from bitpipe import __version__
 from experiments.cell import CLOCKS, Cell
+from experiments.records.revision import revision_of
 
-ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = ("torch", "numpy", "hydra-core", "submitit", "wandb", "tokenizers")
 
 
@@ -39,18 +39,14 @@ def provenance(cell: Cell, launcher: str, **more: Any) -> dict[str, Any]:
 
 @cache
 def code() -> tuple[str | None, bool | None]:
-    """Git revision and whether tracked files differ from it; None where git cannot tell.
+    """The code's revision and whether it differs from that; None where nothing tells.
 
-    A snapshot without ``.git`` says its revision in ``BITPIPE_REVISION`` (with ``+dirty``).
+    Where git ought to tell and cannot, says so, once.
     """
-    told = os.environ.get("BITPIPE_REVISION")
-    if told:
-        return told.removesuffix("+dirty"), told.endswith("+dirty")
-    try:
-        revision = _git("rev-parse", "HEAD").strip()
-        return revision, bool(_git("status", "--porcelain", "--untracked-files=no").strip())
-    except (OSError, subprocess.SubprocessError):
-        return None, None
+    found = revision_of()
+    if found.problem:
+        print(f"warning: records name no revision of the code: {found.problem}", file=sys.stderr, flush=True)
+    return found.revision, found.dirty
 
 
 @cache
@@ -76,9 +72,3 @@ def hardware() -> dict[str, Any]:
         pass
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {"cpu": name, "cores": len(os.sched_getaffinity(0)), "memory_bytes": pages}
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(
-        ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True, timeout=10
-    ).stdout

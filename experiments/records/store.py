@@ -41,14 +41,19 @@ def write_json(path: Path, document: Any) -> None:
         NotWritten: the file system refuses; nothing half-written is left.
         ValueError: the document holds NaN or Infinity.
     """
-    _write(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+    write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a text atomically, creating folders as needed.
+
+    Raises:
+        NotWritten: the file system refuses; nothing half-written is left.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w") as file:
+        with temporary.open("w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -113,7 +118,7 @@ class Store:
     def write_timeline(self, record: Record, timeline: Timeline) -> str:
         """Write one iteration's timeline beside a record; returns its file name."""
         path = self.attempt(record.cell, record.attempt) / "timeline.json"
-        _write(path, json.dumps(timeline.document(), separators=(",", ":"), allow_nan=False) + "\n")
+        write_text(path, json.dumps(timeline.document(), separators=(",", ":"), allow_nan=False) + "\n")
         return path.name
 
     def read(self, cell: str, attempt: int) -> Record | None:

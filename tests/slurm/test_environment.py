@@ -11,7 +11,7 @@ import pytest
 from cluster_user import TWO_RANKS, User
 from some_blocks import block
 
-from slurm import client, plan, snapshot, submit
+from slurm import client, plan, submit
 from slurm.environment import KEPT, scrubbed
 from slurm.folder import SweepFolder
 from slurm.site import Site
@@ -63,7 +63,7 @@ def test_a_submission_inherits_none_and_the_shell_keeps_its_own(shell: Path, tmp
     folder.describe(wanted.blocks, {})
     folder.code.mkdir()
     said: list[str] = []
-    submit.submit(folder, wanted, Site(), snapshot.Revision(revision=None, dirty=None), said.append)
+    submit.submit(folder, wanted, Site(), said.append)
     found = seen(shell, "sbatch")
     assert not set(found) & set(HOSTILE)
     assert found["MY_DATA"] == "/data"  # what is not Slurm's reaches the jobs

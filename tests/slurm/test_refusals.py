@@ -14,7 +14,7 @@ from some_blocks import block, cell
 from bitpipe.errors import InputError
 from experiments.composing.settings import RunSettings
 from experiments.running.block import Block
-from slurm import client, snapshot, submit
+from slurm import client, submit
 from slurm.folder import SweepFolder
 from slurm.settle import look
 from slurm.site import Site
@@ -67,7 +67,7 @@ def test_a_refusal_half_way_says_what_is_submitted_and_how_to_end_it(
     refused = replace(wanted.arrays[1], request=replace(wanted.arrays[1].request, nodes=99))
     wanted = replace(wanted, arrays=(wanted.arrays[0], refused))
     with pytest.raises(InputError, match=r"1 jobs are already submitted.*slurm cancel e/s") as caught:
-        submit.submit(folder, wanted, held, snapshot.Revision(revision=None, dirty=None), print)
+        submit.submit(folder, wanted, held, print)
     assert "\n" not in str(caught.value)
     assert [job.cells for job in folder.jobs()] == [(blocks[0].cells[0].id,)]
 
@@ -86,7 +86,7 @@ def test_2500_cells_are_accepted_in_arrays_of_at_most_1001(on_cluster: TestClust
     folder.describe(blocks, {})
     folder.code.mkdir()
     said: list[str] = []
-    submit.submit(folder, wanted, held, snapshot.Revision(revision=None, dirty=None), said.append)
+    submit.submit(folder, wanted, held, said.append)
     assert [line.split(": ")[1].split()[0] for line in said] == ["1001", "1001", "498"]
     assert len({job.job for job in folder.jobs()}) == 2500
     assert len(on_cluster.client("squeue", "-h", "-r").stdout.splitlines()) == 2500
