@@ -45,6 +45,14 @@ def test_help_takes_less_than_two_seconds() -> None:
         (["method=bitpip"], "method=bitpip: allowed are"),
         (["method=bitpipe", "depth=5"], "depth=5: BitPipe needs an even depth"),
         (["dept=4"], "dept: no such key (did you mean depth?)"),
+        (
+            ["backend=virtual", "backend.options.steady=false"],
+            "backend.options.steady=false: gone, leave it out",
+        ),
+        (
+            ["backend=virtual", "+backend.options.steady=true"],
+            "backend.options.steady=true: gone, leave it out",
+        ),
         (["method.cp=4"], "method.cp: no such key (did you mean method.cap?)"),
         (["cluster=a80"], "did you mean a800?"),
         (["method=bitpipe,dapple"], "method=bitpipe,dapple: several values need a sweep (add -m)"),

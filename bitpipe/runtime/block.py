@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bitpipe.cluster import Links
@@ -11,6 +11,7 @@ from bitpipe.data import Dataset
 from bitpipe.errors import InputError
 from bitpipe.job import Job
 from bitpipe.runtime.clocks.clock import CLOCKS, Nominal
+from bitpipe.runtime.clocks.operations import Operation
 from bitpipe.runtime.processes.failure import RankFailure
 from bitpipe.runtime.processes.pool import Pool
 from bitpipe.runtime.result import RankReport, RunResult
@@ -31,7 +32,7 @@ def run_block(
     nominal: Sequence[Nominal] | None = None,
     programs: Sequence[Program] | None = None,
     passes: int = 1,
-    steady: bool = True,
+    costs: Mapping[Operation, float] | None = None,
     target: Target | None = None,
     pool: Pool | None = None,
     watchdog: float = 60.0,
@@ -52,8 +53,8 @@ def run_block(
         nominal: per job, durations under the deadline clock.
         programs: per job, a program to run instead of the generated one.
         passes: program runs per optimizer step (gradient accumulation).
-        steady: virtual clock: count operations in units of a fixed piece of work
-            (:mod:`bitpipe.runtime.clocks.yardstick`); else plain processor time.
+        costs: virtual clock: what operations count, as
+            :meth:`bitpipe.runtime.clocks.pooling.Measurements.costs` finds it; else their processor time.
         target: what the ranks compute on; a CPU each unless said otherwise.
         pool: ranks to use; they stay up. Without it they are started and stopped here.
         watchdog: seconds without progress before a job counts as hung.
@@ -74,7 +75,7 @@ def run_block(
         nominal=nominal,
         programs=programs,
         passes=passes,
-        steady=steady,
+        costs=costs,
         target=target,
     )
     own = pool or Pool(jobs[0].ranks)
@@ -107,7 +108,7 @@ def prepare(
     nominal: Sequence[Nominal] | None = None,
     programs: Sequence[Program] | None = None,
     passes: int = 1,
-    steady: bool = True,
+    costs: Mapping[Operation, float] | None = None,
     target: Target | None = None,
 ) -> list[Run]:
     """Generate, lower and check every job's program; see :func:`run_block`."""
@@ -139,7 +140,7 @@ def prepare(
                 nominal=None if nominal is None else nominal[number],
                 out=None if out is None else out[number],
                 passes=passes,
-                steady=steady,
+                costs=costs,
                 target=target or Target(),
             )
         )

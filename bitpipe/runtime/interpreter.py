@@ -14,6 +14,7 @@ from bitpipe.cluster import Links
 from bitpipe.models.micro_batch import MicroBatch
 from bitpipe.models.transformer import Chunk
 from bitpipe.runtime.clocks.clock import Clock, DeadlineClock, Nominal
+from bitpipe.runtime.clocks.operations import fuses
 from bitpipe.runtime.plan import COLLECTIVES, Message, Plan, message_of
 from bitpipe.runtime.processes.world import Board
 from bitpipe.runtime.training.backward import DeferredWeights, backward, backward_input
@@ -150,7 +151,7 @@ class Trainer(Interpreter):
         **settings: Any,
     ) -> None:
         """``gradients``: of the same chunks; their layers add to them in place where they can."""
-        if all(action.kind is not Kind.I for action in plan.actions):
+        if fuses(plan):
             fuse(chunks.values())
         self._chunks = chunks
         self._gradients = gradients
@@ -205,7 +206,7 @@ class Trainer(Interpreter):
         at, (_, micro_batch, stage, pipe) = argument
         chunk, batch = self._chunks[pipe, stage], self._batches[micro_batch]
         x = self._held.pop((Kind.F, micro_batch, stage, pipe)).detach().requires_grad_() if stage else None
-        begun = self.clock.begin()
+        begun = self.clock.begin(at)
         y = chunk.forward(x, batch)
         self.spans[at] = self.clock.end(begun)
         self.stash.put((micro_batch, stage, pipe), (x, get_gradient_edge(y)))
@@ -218,7 +219,7 @@ class Trainer(Interpreter):
         at, (_, micro_batch, stage, pipe) = argument
         x, edge = self._saved(micro_batch, stage, pipe)
         gradient = self._gradient(micro_batch, stage, pipe)
-        begun = self.clock.begin()
+        begun = self.clock.begin(at)
         backward(edge, gradient)
         self.spans[at] = self.clock.end(begun)
         if x is not None:
@@ -229,7 +230,7 @@ class Trainer(Interpreter):
         key = micro_batch, stage, pipe
         x, edge = self._saved(*key)
         gradient = self._gradient(*key)
-        begun = self.clock.begin()
+        begun = self.clock.begin(at)
         deferred = backward_input(edge, gradient, x)
         self.spans[at] = self.clock.end(begun)
         self.stash.put(key, deferred)
@@ -239,7 +240,7 @@ class Trainer(Interpreter):
     def _weight(self, argument: tuple[int, Action]) -> None:
         at, (_, micro_batch, stage, pipe) = argument
         deferred: DeferredWeights = self.stash.take((micro_batch, stage, pipe))
-        begun = self.clock.begin()
+        begun = self.clock.begin(at)
         deferred.run()
         self.spans[at] = self.clock.end(begun)
 
@@ -268,7 +269,7 @@ class Trainer(Interpreter):
         at, _ = argument
         self._release(list(self._sent))
         self._gradients.wait()
-        begun = self.clock.begin()
+        begun = self.clock.begin(at)
         self._gradients.step()
         self.spans[at] = self.clock.end(begun)
 

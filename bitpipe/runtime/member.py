@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
 from typing import Any, TextIO
 
 import numpy as np
@@ -22,9 +21,17 @@ from bitpipe.models.config import partition
 from bitpipe.models.memory import DTYPES
 from bitpipe.models.micro_batch import IGNORE, MicroBatch
 from bitpipe.models.transformer import Chunk, build_chunk
-from bitpipe.runtime.clocks.clock import Clock, DeadlineClock, Issue, VirtualClock, WallClock, resolve
+from bitpipe.runtime.clocks.clock import (
+    Clock,
+    CountedClock,
+    DeadlineClock,
+    Issue,
+    VirtualClock,
+    WallClock,
+    resolve,
+)
 from bitpipe.runtime.clocks.event_clock import EventClock
-from bitpipe.runtime.clocks.yardstick import Yardstick
+from bitpipe.runtime.clocks.operations import operations_of
 from bitpipe.runtime.device import Peak
 from bitpipe.runtime.interpreter import Emulator, Interpreter, Trainer
 from bitpipe.runtime.plan import Group, Plan, release_points
@@ -52,7 +59,6 @@ class Member:
         self.norms: list[float] = []
         self.lag: list[float] = []
         self.late: list[float] = []
-        self.paces: list[float] = []
         self._spans: list[list[tuple[float, float]]] = []
         self._peak: Peak | None = None
         self._log: TextIO | None = None
@@ -96,7 +102,11 @@ class Member:
             return WallClock() if self.run.target.transport == "gloo" else EventClock(self.device)
         if self.run.clock == "deadline":
             return DeadlineClock(self.run.links)
-        return VirtualClock(self.run.links, Yardstick().pace if self.run.steady else None)
+        if self.run.costs is None:
+            return VirtualClock(self.run.links)
+        costs = self.run.costs
+        mine = operations_of(self.plan, self.run.job)
+        return CountedClock(self.run.links, {at: costs[operation] for at, operation in mine.items()})
 
     def _interpreter(self) -> Interpreter:
         run, plan, world = self.run, self.plan, self.world
@@ -163,8 +173,6 @@ class Member:
         self._agree(loss)
         scale = None if self.gradients is None else self.gradients.scale
         extra = {} if scale is None else {"loss_scale": scale.value, "skipped": scale.skipped}
-        if self.paces:
-            extra["pace"] = self.paces[-1]
         self.log(
             "iteration",
             iteration=self.iteration,
@@ -185,7 +193,12 @@ class Member:
         found = {m: self._source.micro_batch(step, index[m]).to(self.device.place) for m in index}
         for m in self.run.program.schedule.empty:
             like = next(iter(found.values()))
-            found[m] = replace(like, labels=torch.full_like(like.labels, IGNORE), index=-1 - m)
+            nothing: dict[str, Any] = {
+                name: torch.full_like(labels, IGNORE)
+                for name in ("labels", "follows")
+                if (labels := getattr(like, name)) is not None
+            }
+            found[m] = replace(like, **nothing, index=-1 - m)
         return found
 
     @contextlib.contextmanager
@@ -242,8 +255,6 @@ class Member:
             for (at, group), issue in zip(plan.issues.items(), clock.issues, strict=True):
                 spans[at] = issue.issued, reduced[group][1]
             spans[-1] = starts[plan.rank], ends[plan.rank]
-            if clock.paces:
-                self.paces.append(fmean(clock.paces))
         if isinstance(clock, DeadlineClock):
             # A rank that was late at the end of its row ends its all-reduces and its step as late.
             end = ends[plan.rank] + clock.finished - clock.now
@@ -308,7 +319,6 @@ class Member:
             norms=tuple(self.norms),
             lag=tuple(self.lag),
             late=tuple(self.late),
-            paces=tuple(self.paces),
             bytes=held,
             activation_layers=self.interpreter.stash.peak,
             weight_layers=self.interpreter.weight_layers,

@@ -56,8 +56,6 @@ class RankReport:
             clipping.
         lag: deadline clock: largest delay of an operation behind its nominal end, per iteration.
         late: deadline clock: how far behind its nominal end the iteration ended.
-        paces: steady virtual clock: mean pace of the rank's core in every iteration, as
-            :meth:`bitpipe.runtime.clocks.yardstick.Yardstick.pace` tells it; else empty.
         bytes: parameters, gradients, optimizer state, receive buffers and peak activations.
         activation_layers: most layers × micro-batches whose activations it kept at once, counted
             while it ran; under the deadline clock, of those it would have kept.
@@ -75,7 +73,6 @@ class RankReport:
     norms: tuple[float, ...]
     lag: tuple[float, ...]
     late: tuple[float, ...]
-    paces: tuple[float, ...]
     bytes: Mapping[str, int]
     activation_layers: int
     weight_layers: int
@@ -126,12 +123,6 @@ class RunResult:
     def norms(self) -> tuple[float, ...]:
         """Gradient norm before clipping, per iteration; empty unless the job clips."""
         return self.reports[0].norms if self.reports else ()
-
-    @property
-    def paces(self) -> tuple[float, ...]:
-        """Steady virtual clock: mean pace of the ranks' cores in every iteration; else empty."""
-        rows = [report.paces for report in self.reports]
-        return tuple(sum(paces) / len(paces) for paces in zip(*rows, strict=True))
 
     @property
     def lag(self) -> float:

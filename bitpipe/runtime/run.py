@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from bitpipe.data import Dataset
 from bitpipe.errors import InputError, choose
 from bitpipe.job import Job
 from bitpipe.runtime.clocks.clock import CLOCKS, Nominal
+from bitpipe.runtime.clocks.operations import Operation, operations_of
 from bitpipe.runtime.plan import Plan
 from bitpipe.runtime.target import Target
 from bitpipe.schedule.program import Program
@@ -73,7 +75,7 @@ class Run:
         passes: program runs per optimizer step (gradient accumulation).
         check_every: iterations between comparisons of the replicas' weights.
         meter: measure peak activations in the first iteration.
-        steady: under the virtual clock, count operations in units of a fixed piece of work.
+        costs: under the virtual clock, what operations count; None: the processor time that they took.
         target: what the ranks compute on.
     """
 
@@ -87,7 +89,7 @@ class Run:
     passes: int = 1
     check_every: int = 10
     meter: bool = True
-    steady: bool = True
+    costs: Mapping[Operation, float] | None = None
     target: Target = field(default_factory=Target)
 
     def __post_init__(self) -> None:
@@ -98,11 +100,21 @@ class Run:
             raise InputError("nominal", None, "the deadline clock needs nominal durations")
         if self.clock != "deadline" and self.data is None:
             raise InputError("data", None, f"the {self.clock} clock trains, so it needs data")
+        if self.costs is not None:
+            if self.clock != "virtual":
+                raise InputError("clock", self.clock, "costs are counted by the virtual clock")
+            needed = {op for rank in range(self.job.ranks) for op in self._operations(rank)}
+            for operation in needed - set(self.costs):
+                raise InputError("costs", operation, "missing: the program performs it")
         choose("precision", self.job.precision, ITEM_BYTES)
         if self.target.compile != "none" and self.program.schedule.split_backward:
             raise InputError(
                 "compile", self.target.compile, "a compiled backward cannot be split", "compile=none"
             )
+
+    def _operations(self, rank: int) -> Iterable[Operation]:
+        plan = Plan(program=self.program, layout=self.links.layout, rank=rank)
+        return operations_of(plan, self.job).values()
 
     @property
     def message_bytes(self) -> int:

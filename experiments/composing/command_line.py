@@ -16,6 +16,11 @@ from experiments.composing.choice import Machine, choose_backend, pinned_backend
 
 _NO_NAME = re.compile(r"null|true|false|[-+.\d]+|\{.*\}|\[.*\]", re.IGNORECASE)  # of a group's file
 _ANSWERS = ("cfg", "info")  # flags with which Hydra shows a configuration instead of running it
+GONE = {
+    "backend.options.steady": "gone, leave it out: virtual operations now count what they cost on average "
+    "over all cells of the block"
+}
+"""Keys that once were, and what became of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +38,13 @@ def prepare(arguments: Sequence[str], conf: Path, machine: Machine | None = None
     With ``--cfg`` or ``--info`` the choices are those of the run that they ask about, ``-m`` included.
 
     Raises:
-        InputError: flags that Hydra does not know, two experiments at once, a launcher without ``-m``.
+        InputError: a key that is gone, flags that Hydra does not know, two experiments at once,
+            a launcher without ``-m``.
     """
     flags, overrides, options = _split(arguments)
     # "experiment=x" is what people type first; Hydra insists on the plus.
     overrides = [re.sub(r"^experiment=", "+experiment=", override) for override in overrides]
+    _gone(overrides)
     if options.hydra_help or options.shell_completion:  # these answer about Hydra itself
         return Ready(arguments=(*overrides, *flags), sentence="")
     for group in (path.name for path in conf.iterdir() if path.is_dir()):
@@ -87,6 +94,13 @@ def _pinned(experiment: str, folders: Sequence[Path]) -> str | None:
     """The backend that the experiment's file pins, wherever it lies."""
     files = (folder / "experiment" / f"{experiment}.yaml" for folder in folders)
     return next((pinned_backend(file) for file in files if file.is_file()), None)
+
+
+def _gone(overrides: Sequence[str]) -> None:
+    for override in overrides:
+        key, _, value = override.lstrip("+~").partition("=")
+        if key in GONE:
+            raise InputError(key, value, GONE[key])
 
 
 def _one_at_a_time(experiment: str, overrides: Sequence[str]) -> None:

@@ -40,9 +40,6 @@ def validate(cell: Cell) -> None:
     forward = cell.options.get("stage_forward_ms")
     if forward is not None and not (isinstance(forward, int | float) and 0 < forward < inf):
         raise InputError("backend.options.stage_forward_ms", forward, "a positive number of milliseconds")
-    steady = cell.options.get("steady", True)
-    if not isinstance(steady, bool):
-        raise InputError("backend.options.steady", steady, "true or false")
     _batch(cell)
     _size(cell)
     method = method_of(spec)

@@ -20,7 +20,7 @@ from typing import Any
 
 from bitpipe.origin import Origin
 
-SCHEMA = 2
+SCHEMA = 3
 SCHEMA_FILE = Path(__file__).with_name("record_schema.json")
 
 
@@ -89,6 +89,7 @@ class Record:
             ``iteration_seconds``, …, ``iterations_seconds`` with one entry per iteration).
         devices: one list per name, one entry per global rank (``peak_memory_bytes``, …).
         provenance: backend, clock, code, versions, hardware, hosts, seeds, calibration.
+        costs: virtual runs: what each operation counted, and how often and how evenly it was measured.
         cause: why, unless ``ok``.
         timeline: file name of one iteration's timeline in the attempt's folder, or None.
         wandb: what became of the wandb run.
@@ -107,6 +108,7 @@ class Record:
     finished: str
     metrics: Mapping[str, Any] = field(default_factory=dict)
     devices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    costs: Sequence[Mapping[str, Any]] = ()
     cause: Cause | None = None
     timeline: str | None = None
     wandb: Mapping[str, Any] = field(default_factory=lambda: {"state": "off"})

@@ -4,7 +4,7 @@ paper's model.
 A tiny model on this CPU would talk for nothing over A800 links. So bandwidths and latencies are
 scaled until transfer time / chunk forward and all-reduce time / chunk forward are those of the
 modelled cluster with the paper's model of the same family. With b bytes of a boundary activation,
-g of a stage's gradient, f seconds of a chunk forward (primes: the small model here):
+g of all gradients, f seconds of the forward of 1/D of the model (primes: the small model here):
 
     P2P bandwidth x (b'/b)(f/f'),   all-reduce bandwidth x (g'/g)(f/f'),   latency x f'/f
 """
@@ -20,7 +20,6 @@ from typing import Any
 
 from bitpipe.cluster import Link, Links
 from bitpipe.models import ModelConfig, arithmetic
-from bitpipe.schedule import placement_of
 from bitpipe.simulate.calibration import Calibration
 from bitpipe.simulate.conf import model
 from bitpipe.simulate.cost import CostModel
@@ -33,13 +32,13 @@ ITEM_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Factors for one block; goes into the record.
+    """Factors for cells that are compared on one cluster; goes into the record.
 
     Attributes:
         reference: model whose ratios are kept; ``unit`` for the calibration without hardware.
-        forward_seconds: mean chunk forward of this model here.
+        forward_seconds: of 1/D of this model here, the mean over the compared cells.
         p2p_bandwidth, all_reduce_bandwidth, latency: what the cluster's values are multiplied by.
-        modelled_forward_seconds: mean chunk forward of the reference on the modelled cluster.
+        modelled_forward_seconds: of 1/D of the reference on the modelled cluster, the same mean.
     """
 
     reference: str
@@ -54,25 +53,35 @@ class Scale:
         return asdict(self)
 
 
-def scale_of(cell: Cell, forward_seconds: float) -> Scale:
-    """The factors for a cell's model, given its mean chunk forward here."""
+def scale_of(forwards: Sequence[tuple[Cell, float]]) -> Scale:
+    """The factors that the cells of a block share.
+
+    Args:
+        forwards: cells with one model, cluster and calibration; with each, the seconds that the forward of
+            1/D of the model takes here.
+    """
+    here, cell = fmean(seconds for _, seconds in forwards), forwards[0][0]
     if isinstance(cell.calibration, UnitCalibration):
-        return Scale(reference=cell.calibration.name, forward_seconds=forward_seconds)
-    costs = modelled(cell)
-    stages = costs.placement.stages
-    modelled_forward = fmean(costs.forward_seconds) + costs.calibration.op_overhead
-    slower = modelled_forward / forward_seconds
-    message = message_bytes(cell) / arithmetic.boundary_bytes(
-        costs.job.model, costs.job.micro_batch_size, costs.element
+        return Scale(reference=cell.calibration.name, forward_seconds=here)
+    costs = [modelled(cell) for cell, _ in forwards]
+    there = fmean(
+        (fmean(one.forward_seconds) + one.calibration.op_overhead) * one.placement.chunks for one in costs
     )
-    gradient = fmean(gradient_bytes(cell, stages)) / fmean(costs.gradient_bytes)
+    slower, first = there / here, costs[0]
+    message = message_bytes(cell) / arithmetic.boundary_bytes(
+        first.job.model, first.job.micro_batch_size, first.element
+    )
+    stages = [one.placement.stages for one in costs]
+    gradient = fmean(sum(gradient_bytes(cell, count)) for count in stages) / fmean(
+        sum(one.gradient_bytes) for one in costs
+    )
     return Scale(
-        reference=costs.job.model.name,
+        reference=first.job.model.name,
         p2p_bandwidth=message * slower,
         all_reduce_bandwidth=gradient * slower,
         latency=1 / slower,
-        modelled_forward_seconds=modelled_forward,
-        forward_seconds=forward_seconds,
+        modelled_forward_seconds=there,
+        forward_seconds=here,
     )
 
 
@@ -99,7 +108,7 @@ def links_of(cell: Cell, scale: Scale | None) -> Links:
 
 def _in_units(cell: Cell, costs: UnitCalibration, scale: Scale) -> Links:
     """Transfers and all-reduces that take what the unit calibration says, in stage forwards."""
-    stage = scale.forward_seconds * placement_of(cell.job.schedule).chunks
+    stage = scale.forward_seconds
     hop = Link(bandwidth=inf, latency=costs.transfer * stage)
     ring = Link(bandwidth=inf, latency=costs.all_reduce * stage)
     return Links(

@@ -28,7 +28,7 @@ def together(repeats: Sequence[Mapping[str, Any]], *, measured: int, measurement
 
     Returns:
         The metrics of a single repeat as they are. Else those of the last one, with
-        ``iterations_seconds`` and ``paces`` of all repeats in turn, means over repeats of :data:`MEANS`,
+        ``iterations_seconds`` of all repeats in turn, means over repeats of :data:`MEANS`,
         spread over all counted iterations, and of the throughput its extremes and t-interval over repeats.
     """
     if len(repeats) == 1:
@@ -51,8 +51,6 @@ def together(repeats: Sequence[Mapping[str, Any]], *, measured: int, measurement
         "samples_per_s_low": low,
         "samples_per_s_high": high,
     }
-    if "paces" in metrics:
-        metrics["paces"] = list(chain.from_iterable(one["paces"] for one in repeats))
     for name in ("lag_seconds", "late_share"):
         if name in metrics:
             metrics[name] = max(one[name] for one in repeats)

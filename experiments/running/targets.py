@@ -6,7 +6,7 @@ from bitpipe.errors import InputError, choose
 from bitpipe.runtime.target import Target
 from experiments.cell import Cell
 
-OPTIONS = {"cuda": ("transport", "compile"), "virtual": ("steady",), "emulate": ("stage_forward_ms",)}
+OPTIONS = {"cuda": ("transport", "compile"), "emulate": ("stage_forward_ms",)}
 """What can be asked of a backend."""
 
 

@@ -63,13 +63,13 @@ def test_a_schedule_of_ones_own_runs_on_gpus(load: Load, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("backend", "override", "message"),
     [
+        ("virtual", "+backend.options.pace=2", "backend.options=pace: backend=virtual has none"),
         (
-            "virtual",
-            "+backend.options.stedy=false",
-            "backend.options=stedy: allowed are steady (did you mean",
+            "emulate",
+            "+backend.options.forward_ms=2",
+            "backend.options=forward_ms: allowed are stage_forward_ms",
         ),
-        ("virtual", "backend.options.steady=2", "backend.options.steady=2: true or false"),
-        ("simulate", "+backend.options.steady=true", "backend.options=steady: backend=simulate has none"),
+        ("simulate", "+backend.options.pace=2", "backend.options=pace: backend=simulate has none"),
     ],
 )
 def test_options_that_a_backend_does_not_have_are_refused(
@@ -83,12 +83,14 @@ def test_options_that_a_backend_does_not_have_are_refused(
 def test_cells_whose_backend_is_asked_for_something_else_do_not_share_ranks(load: Load) -> None:
     cells = [
         cell_of(
-            without_hydra(load([f"method={method}", "backend=virtual", f"backend.options.steady={steady}"]))
+            without_hydra(
+                load([f"method={method}", "backend=emulate", f"backend.options.stage_forward_ms={ms}"])
+            )
         )
         for method in ("bitpipe", "dapple")
-        for steady in ("true", "false")
+        for ms in (10, 20)
     ]
-    config = without_hydra(load(["method=bitpipe", "backend=virtual"]))
+    config = without_hydra(load(["method=bitpipe", "backend=emulate"]))
     blocks = group("none", cells, settings_of(config))
     assert [[cell.job.schedule.method for cell in block.cells] for block in blocks] == [
         ["bitpipe", "dapple"]

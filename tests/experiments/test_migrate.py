@@ -56,3 +56,10 @@ def test_a_value_changed_after_writing_breaks_the_seal() -> None:
     }
     with pytest.raises(RecordError, match="changed after it was written"):
         Record.of(document)
+
+
+def test_a_value_changed_in_an_old_record_is_noticed_although_its_form_changes() -> None:
+    old = json.loads(OLD[2].read_text())
+    old["metrics"]["samples_per_s"] *= 1.01
+    with pytest.raises(RecordError, match="changed after it was written"):
+        migrate(old)

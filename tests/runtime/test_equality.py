@@ -143,6 +143,14 @@ def test_stamped_messages_carry_the_same_tensors(pool_of: Callable[[int], Pool],
     assert_equal(pool_of, job_of(depth=4, micro_batches=4, **VARIANTS[variant]), clock="virtual")
 
 
+@pytest.mark.parametrize(("variant", "count"), [("bitpipe", 4), ("bitpipe_padded", 6), ("gpipe_padded", 3)])
+def test_both_of_berts_losses_leave_padding_out(
+    pool_of: Callable[[int], Pool], variant: str, count: int
+) -> None:
+    model = model_of("bert", next_sentence=True)
+    assert_equal(pool_of, job_of(depth=4, micro_batches=count, model=model, **VARIANTS[variant]))
+
+
 @pytest.mark.parametrize("variant", ["dapple", "bitpipe_cyclic"])
 def test_gradients_accumulate_over_passes(pool_of: Callable[[int], Pool], variant: str) -> None:
     job = job_of(depth=4, micro_batches=4, clip_norm=0.05, **VARIANTS[variant])

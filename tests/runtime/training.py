@@ -53,7 +53,16 @@ class RandomSource:
         pairs = [self._draw(step, i) for i in range(self.count)]
         normaliser = sum(int((labels != IGNORE).sum()) for _, labels in pairs)
         tokens, labels = pairs[index]
-        return MicroBatch(tokens=tokens, labels=labels, step=step, index=index, normaliser=normaliser)
+        follows = tokens[:, 0] % 2 if self.model.next_sentence else None
+        return MicroBatch(
+            tokens=tokens,
+            labels=labels,
+            step=step,
+            index=index,
+            normaliser=normaliser,
+            follows=follows,
+            samples=self.size * self.count,
+        )
 
     def _draw(self, step: int, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         generator = torch.Generator().manual_seed(self.seed + 10007 * step + index)

@@ -1,9 +1,10 @@
-"""Three ways to tell the time of a rank, one interface.
+"""Four ways to tell the time of a rank, one interface.
 
 * :class:`WallClock`: real time. Seconds mean what they say only if every rank has a core.
-* :class:`VirtualClock`: an operation lasts what the rank's own thread spent on it, on a steady
-  clock times the present pace of its core; a message carries its arrival time by the rules of
-  :mod:`bitpipe.cluster.links`.
+* :class:`VirtualClock`: an operation lasts what the rank's own thread spent on it; a message carries
+  its arrival time by the rules of :mod:`bitpipe.cluster.links`.
+* :class:`CountedClock`: the same, but an operation counts what it costs on average
+  (:mod:`bitpipe.runtime.clocks.pooling`).
 * :class:`DeadlineClock`: nothing is computed; an operation lasts its nominal time, and the rank
   sleeps until the absolute time at which it would end, so delays do not add up.
 
@@ -62,7 +63,8 @@ class WallClock:
         self.origin = origin
         self.issues = []
 
-    def begin(self) -> float:
+    def begin(self, at: int) -> float:
+        """Begin the operation at position ``at`` of the rank's row."""
         return time.perf_counter()
 
     def end(self, begun: float) -> tuple[float, float]:
@@ -84,21 +86,12 @@ class WallClock:
 
 
 class VirtualClock:
-    """The time that this rank would show if it had a core and the modelled links to itself.
-
-    Attributes:
-        paces: speed of the core before every operation of this iteration; empty unless the clock
-            is steady.
-    """
+    """The time that this rank would show if it had a core and the modelled links to itself."""
 
     stamped = True
 
-    def __init__(self, links: Links, pace: Callable[[], float] | None = None) -> None:
-        """``pace`` makes the clock steady: it tells the core's present speed
-        (:meth:`bitpipe.runtime.clocks.yardstick.Yardstick.pace`)."""
+    def __init__(self, links: Links) -> None:
         self._links = links
-        self._pace = pace
-        self.paces: list[float] = []
         self.now = 0.0
         self._port: dict[LinkClass, float] = {}
         self.issues: list[Issue] = []
@@ -106,20 +99,20 @@ class VirtualClock:
     def restart(self, origin: float = 0.0) -> None:
         """Begin an iteration at 0."""
         self.now = 0.0
-        self.paces = []
         self._port = dict.fromkeys(LinkClass, 0.0)
         self.issues = []
 
-    def begin(self) -> float:
-        if self._pace is not None:
-            self.paces.append(self._pace())
+    def begin(self, at: int) -> float:
+        """Begin the operation at position ``at`` of the rank's row."""
         return time.thread_time()
 
     def end(self, begun: float) -> tuple[float, float]:
         """(start, end) of the operation that :meth:`begin` began."""
+        return self._pass(time.thread_time() - begun)
+
+    def _pass(self, seconds: float) -> tuple[float, float]:
         start = self.now
-        spent = time.thread_time() - begun
-        self.now = start + (spent * self.paces[-1] if self.paces else spent)
+        self.now = start + seconds
         return start, self.now
 
     def receive(self, stamp: float) -> None:
@@ -135,6 +128,21 @@ class VirtualClock:
     def issue(self, group: Group, link: LinkClass) -> None:
         """Start an all-reduce; :func:`resolve` finds out when it ends."""
         self.issues.append(Issue(group=group, issued=self.now, drained=self._port[link]))
+
+
+class CountedClock(VirtualClock):
+    """A virtual clock on which every operation lasts what it is said to cost."""
+
+    def __init__(self, links: Links, seconds: Mapping[int, float]) -> None:
+        """``seconds``: of the operation at a position of the rank's row."""
+        super().__init__(links)
+        self._seconds = seconds
+
+    def begin(self, at: int) -> float:
+        return self._seconds[at]
+
+    def end(self, begun: float) -> tuple[float, float]:
+        return self._pass(begun)
 
 
 class DeadlineClock(VirtualClock):

@@ -28,7 +28,7 @@ class EventClock(WallClock):
         self._start = self._device.mark()
         super().restart(time.perf_counter())
 
-    def begin(self) -> Any:
+    def begin(self, at: int) -> Any:
         return self._device.mark()
 
     def end(self, begun: Any) -> Any:
