@@ -88,7 +88,7 @@ def tidy(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 
     ``paper_samples_per_s`` and ``error_percent`` are only filled where a run trains the
     paper's model on its cluster; ``ratio_to_full`` compares within a row and always means
-    the same. Its interval is formed from the ratios of the repeats that both were measured in, or else
+    the same. Its interval is formed from the ratios of the repeats or resamples that both were in, or else
     from the two ranges. ``verdict`` is what :func:`decide` says of the row.
     """
     paper = paper.assign(origin=Origin.PAPER.value, status="ok", calibrated=True)
@@ -153,7 +153,8 @@ def layout(frame: pd.DataFrame, *more: str) -> Grid:
     notes = (
         "Bold: best of the row; underlined: second. Equal: the interval of their ratio lies within 0.5% of "
         "1. Undecided, with neither: with repeats the 90% interval of their ratio within repeats reaches "
-        "that far and further; single runs, whose iterations vary, decide nothing.",
+        "that far and further; single runs, whose iterations vary, decide nothing. Virtual cells share the "
+        "costs of their operations: theirs is the 95% interval over resampled iterations.",
         *more,
         *_comparability(frame),
     )

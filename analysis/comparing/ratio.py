@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.comparing.verdict import EQUAL_WITHIN, Verdict, verdict_of
+from experiments.running.bootstrap import bootstrap_ratio
 from experiments.running.repeats import count, paired_ratio, paired_spread, repeats_for_equality
 
 ERROR = 0.05
@@ -86,9 +87,13 @@ def ratio_of(row: Row, base: Row, tests: int = 1) -> Ratio:
             then held to its share of :data:`ERROR` (Bonferroni). A statement that needs every one of
             its ratios needs no correction.
     """
+    # Virtual cells of one block carry resampled times; measured ones are paired within repeats.
     value = float(row["samples_per_s"]) / float(base["samples_per_s"])
     metrics = row.get("metrics"), base.get("metrics")
     if isinstance(metrics[0], Mapping) and isinstance(metrics[1], Mapping):
+        shared = bootstrap_ratio(metrics[0], metrics[1], 1 - ERROR / tests)
+        if shared is not None:
+            return Ratio(value=shared[0], low=shared[1], high=shared[2])
         paired = paired_ratio(metrics[0], metrics[1], int(row["measured"]), 1 - 2 * ERROR / tests)
         if paired is not None:
             mean, low, high = paired
@@ -139,7 +144,9 @@ def repeats_needed(rows: Iterable[Row]) -> str:
     groups: dict[str, list[tuple[Mapping[str, Any], int]]] = {}
     for row in rows:
         metrics = row.get("metrics")
-        if isinstance(metrics, Mapping) and count(metrics) > 1 and metrics.get("measurement"):
+        if not isinstance(metrics, Mapping) or metrics.get("bootstrap_seconds"):
+            continue
+        if count(metrics) > 1 and metrics.get("measurement"):
             groups.setdefault(str(metrics["measurement"]), []).append((metrics, int(row["measured"])))
     squares, repeats = [], 0
     for (base, _), *others in groups.values():

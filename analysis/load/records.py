@@ -11,7 +11,6 @@ from typing import Any
 from analysis.load.reading import Reading
 from experiments.records.migrate import migrate
 from experiments.records.record import RecordError, check
-from experiments.running.repeats import count
 
 # Axes along which experiments compare. All other settings make up a row's context: two cells
 # are only compared where those are equal.
@@ -70,12 +69,12 @@ def cell_row(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def throughput_interval(metrics: Mapping[str, Any], measured: int) -> tuple[float | None, float | None]:
-    """The 95% t-interval over repeats where a cell was measured repeatedly, else a range over iterations.
+    """The record's own 95% interval (over repeats, or virtual: resamples), else a range over iterations.
 
     The range is over the second half of the iterations, and at least the counted ones: those alone
     (often two) would make a run look steadier than it is. (None, None) for fewer than two iterations.
     """
-    if count(metrics) > 1:
+    if "samples_per_s_low" in metrics:
         return metrics.get("samples_per_s_low"), metrics.get("samples_per_s_high")
     every = metrics.get("iterations_seconds") or ()
     times = [time for time in every[-max(measured, (len(every) + 1) // 2) :] if time]

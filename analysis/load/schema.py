@@ -47,7 +47,7 @@ CELLS: dict[str, tuple[str, str]] = {
     "iterations": ("Int64", "training steps"),
     "measured": ("Int64", "how many of the last steps count"),
     "samples_per_s": ("Float64", "throughput"),
-    "samples_per_s_low": ("Float64", "95% interval over repeats, else the second half of the steps"),
+    "samples_per_s_low": ("Float64", "95% interval over repeats or resamples, else range of the second half"),
     "samples_per_s_high": ("Float64", "upper end"),
     "iteration_s": ("Float64", "mean seconds of a counted step"),
     "bubble_ratio": ("Float64", "idle share of the devices' time up to the last compute action"),

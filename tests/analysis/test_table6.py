@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -90,6 +91,35 @@ def test_overlapping_intervals_are_undecided(folder: Folder) -> None:
     assert list(verdicts) == ["undecided: without_v, full"]
     (line,) = (line for line in to_markdown(layout(table(folder))).splitlines() if "undecided:" in line)
     assert line.startswith("| 4 | 16 | 15.69 | missing | missing | 15.84 | undecided: w/o V, BitPipe |")
+
+
+@pytest.mark.parametrize(
+    ("without_e", "verdict"),
+    [
+        (1.004, "equal: without_v, without_e, full"),
+        (1.02, "equal: without_v, full"),
+    ],
+)
+def test_virtual_cells_that_share_costs_are_decided_by_resamples_of_them(
+    without_e: float, verdict: str, folder: Folder
+) -> None:
+    """Their times scatter by 20 %, their ratios by 0.01 %."""
+    noise = np.random.default_rng(0)
+    costs = noise.normal(1.0, 0.2, 100)
+    cells = []
+    for name, factor in (("full", 1.0), ("without_v", 1.0005), ("without_e", without_e)):
+        cell = make_cell(Origin.VIRTUAL, variant=name, model=BERT)
+        own = factor * costs * noise.normal(1.0, 1e-4, 100)
+        shared = {"bootstrap_seconds": list(own), "measurement": "m"}
+        folder.add(make_record(cell, times=[factor] * 5, **shared))
+        cells.append(cell)
+    folder.sweep("table6_ablation", cells)
+    rows = table(folder).query("origin == 'virtual'").set_index("variant")
+    rows = rows[rows["status"] == "ok"]
+    assert set(rows["verdict"]) == {verdict}
+    low, high = (rows["ratio_to_full_" + end]["without_e"] for end in ("low", "high"))
+    assert low < 1 / without_e < high
+    assert high - low < 0.001
 
 
 def test_failed_oom_and_missing_cells_are_shown_as_such(folder: Folder) -> None:

@@ -135,7 +135,7 @@ def test_one_cell_is_not_run_in_two_ways(planned: Plan) -> None:
         "cluster.devices_per_node=2 cluster.nodes=2",
         "calibration=physical",
         "micro_batch_size=2",
-        "backend.options.steady=false",
+        "iterations=7",
         "seed=3",
     ],
 )
