@@ -39,7 +39,7 @@ def test_the_newest_finished_attempt_counts(folder: Folder) -> None:
         ("", "empty file"),
         ('{"schema": 1, "cell": "', "not JSON"),
         ("[1, 2]", "not a record"),
-        ('{"schema": 0}', "record schema 0, this version reads 1 to 2"),
+        ('{"schema": 0}', "record schema 0, this version reads 1 to 3"),
         ('{"schema": 1}', "is a required property"),
         ("\x00\x01", "not JSON"),
     ],
