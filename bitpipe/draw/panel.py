@@ -80,8 +80,10 @@ class Panel:
         return self.timeline.makespan
 
     def chunk(self, action: Action) -> int:
-        """Which of its device's chunks (per direction, from 0) the action works on."""
-        return max(action.stage, 0) // self.placement.depth
+        """Which of its device's chunks (per pipe, from 0, by stage) the action works on."""
+        pipe, stage = max(action.pipe, 0), max(action.stage, 0)
+        held = self.placement.held[self.placement.device(pipe, stage)]
+        return [s for p, s in held if p == pipe].index(stage)
 
     @property
     def boxes(self) -> tuple[Event, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bitpipe.draw.look import WORDS
 from bitpipe.draw.panel import Panel, lanes
-from bitpipe.schedule.action import Kind, pipe_mark
+from bitpipe.schedule.action import Action, Kind, pipe_mark
 from bitpipe.schedule.timeline import Event
 
 # Microseconds of trace per unit of the timeline: a stage's forward is shown as a millisecond.
@@ -21,8 +21,8 @@ MICROSECONDS = {"stage forward": 1000.0, "s": 1e6}
 def trace(panels: Sequence[Panel]) -> dict[str, Any]:
     """One process per device of each panel; a thread for compute, one per lane of communication.
 
-    Transfers become arrows from SEND to the action that consumes them; memory, where known,
-    a counter. ``otherData`` says what a microsecond stands for and who told the time.
+    Transfers become arrows from SEND to the action that consumes them, in the same pipeline group;
+    memory, where known, a counter. ``otherData`` says what a microsecond stands for and who told the time.
     """
     events: list[dict[str, Any]] = []
     first = 0
@@ -48,7 +48,8 @@ def trace_json(panels: Sequence[Panel]) -> str:
 def _panel(panel: Panel, first: int) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     scale = _scale(panel)
-    consumers = {event.action: event for event in panel.timeline.compute}
+    depth = panel.placement.depth  # rows are device after device of each pipeline group
+    consumers = {(event.device // depth, event.action): event for event in panel.timeline.compute}
     flow = first << 24
     for row, name in enumerate(panel.names):
         pid = first + row
@@ -66,8 +67,9 @@ def _panel(panel: Panel, first: int) -> list[dict[str, Any]]:
             out.append(_meta(pid, lane, "thread_name", f"communication {lane}"))
         for event, lane in sorted(placed, key=lambda item: (item[1], item[0].start, item[0].end)):
             out.append(_slice(panel, event, pid, lane, scale))
-            target = consumers.get(_consumer(event))
-            if event.action.kind in (Kind.SEND_F, Kind.SEND_B) and target is not None:
+            named = (consumers.get((row // depth, action)) for action in _consumers(event))
+            target = next(filter(None, named), None)
+            if target is not None:
                 flow += 1
                 arrow = {"cat": "transfer", "name": str(event.action), "id": flow}
                 out.append({"ph": "s", "pid": pid, "tid": lane, "ts": event.start * scale, **arrow})
@@ -83,11 +85,12 @@ def _computes(event: Event) -> bool:
     return event.action.is_compute or event.action.kind is Kind.STEP
 
 
-def _consumer(event: Event) -> Any:
-    """The compute action that a SEND serves (SEND carries its consumer's name)."""
-    if event.action.kind not in (Kind.SEND_F, Kind.SEND_B):
-        return None
-    return event.action._replace(kind=Kind(event.action.kind.value[-1]))
+_CONSUMERS = {Kind.SEND_F: (Kind.F,), Kind.SEND_B: (Kind.B, Kind.I)}
+
+
+def _consumers(event: Event) -> list[Action]:
+    """The compute actions that a SEND may serve: a gradient's is I where the backward is split."""
+    return [event.action._replace(kind=kind) for kind in _CONSUMERS.get(event.action.kind, ())]
 
 
 def _slice(panel: Panel, event: Event, pid: int, tid: int, scale: float) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from bitpipe.draw.panel import Panel, lanes, time_label
 from bitpipe.errors import InputError
-from bitpipe.schedule import Action, Event, Kind
+from bitpipe.schedule import Action, Event, Kind, Placement
 from tests.draw.panels import panel
 
 
@@ -41,3 +41,17 @@ def test_the_unit_is_a_devices_share_of_the_model_and_not_a_stage_which_is_less_
     assert time_label("stage forward") == "time (1 = one forward of 1/D of the model)"
     boxes = panel("bitpipe").boxes  # v=2: a stage is half of a device's share
     assert {event.end - event.start for event in boxes} == {0.5, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("routes", "expected"),
+    [
+        (((0, 1, 1, 0),), [0, 0, 1, 1]),
+        (((0, 0, 1, 1),), [0, 1, 0, 1]),
+        (((1, 0, 0, 0, 1, 1),), [0, 0, 1, 2, 1, 2]),
+    ],
+)
+def test_a_chunk_is_counted_on_its_device_wherever_its_stages_lie(routes, expected):
+    timeline = panel("dapple", 2, 2).timeline
+    placed = Panel(timeline=timeline, placement=Placement(name="own", depth=2, routes=routes))
+    assert [placed.chunk(Action(Kind.F, 0, stage)) for stage in range(len(routes[0]))] == expected

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from bitpipe.draw import Panel
 from bitpipe.draw.trace import trace, trace_json
-from bitpipe.schedule import Action, Event, Kind
+from bitpipe.schedule import Action, Event, Kind, ScheduleSpec, generate, lower, parse_action
+from bitpipe.simulate import simulate_units
 from tests.draw.panels import panel
 
 
@@ -52,6 +54,24 @@ def test_a_transfer_is_an_arrow_to_its_consumer():
     begin, end = (next(e for e in events if e["ph"] == ph) for ph in "sf")
     assert begin["id"] == end["id"]
     assert (begin["pid"], begin["ts"], end["pid"], end["ts"]) == (0, 1000.0, 1, 1000.0)
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("method", ["dapple", "bitpipe"])
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_every_transfer_stays_in_its_pipeline_group_and_ends_where_it_is_used(method, split, width):
+    schedule = generate(ScheduleSpec(method=method, depth=4, micro_batches=4, split_backward=split))
+    timeline = simulate_units(lower(schedule, sync="none"), transfer=0.25, width=width)
+    drawn = Panel(timeline=timeline, placement=schedule.placement)
+    events = trace([drawn])["traceEvents"]
+    ends = {e["id"]: e["pid"] for e in events if e["ph"] == "f"}
+    begins = {e["id"]: (e["pid"], e["name"]) for e in events if e["ph"] == "s"}
+    sent = [e for e in timeline.events if e.action.kind in (Kind.SEND_F, Kind.SEND_B)]
+    assert len(begins) == len(ends) == len(sent) > 0
+    for number, (pid, name) in begins.items():
+        action = parse_action(name)
+        device = schedule.placement.device(action.pipe, action.stage)
+        assert ends[number] == pid // 4 * 4 + device
 
 
 def test_memory_is_a_counter():

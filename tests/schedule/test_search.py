@@ -117,6 +117,21 @@ def test_never_slower_never_larger_always_valid(
     check(lower(found.schedule, sync="eager", width=2))
 
 
+@pytest.mark.parametrize("method", ["dapple", "bitpipe"])
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("free", ["forward", "backward", "input_grad", "weight_grad"])
+@pytest.mark.parametrize("stages", ["all", "first"])
+def test_no_order_ends_before_the_bound_where_actions_are_free(
+    method: str, split: bool, free: str, stages: str
+) -> None:
+    own = generate(spec(4, 8, method, split_backward=split))
+    count = own.placement.stages
+    costs = Costs(**{free: (0.0,) * count if stages == "all" else (0.0, *(1.0,) * (count - 1))})  # type: ignore[arg-type]
+    found = search(spec(4, 8, method, split_backward=split), costs, effort=3_000)
+    assert found.bound <= found.makespan <= found.own_makespan
+    check(lower(found.schedule, sync="eager"))
+
+
 def test_transfers_are_searched_around() -> None:
     """At 0.1 per hop the order made for free transfers is not the best within D·Ma."""
     costs, capped = Costs(transfer=0.1), spec(8, 32, cap=16)

@@ -24,6 +24,8 @@ class Problem:
         cap: most chunks of activations that a device may hold, or None.
         scale: ticks per 1/v unit.
         exact: whether every cost is a whole number of ticks; else it is rounded to one.
+        free: steps of a micro-batch that cost nothing. They take a tick, so that starts tell their order,
+            but none in :attr:`bound`.
     """
 
     codes: Codes
@@ -31,6 +33,7 @@ class Problem:
     cap: int | None
     scale: int
     exact: bool
+    free: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, codes: Codes, costs: Costs, cap: int | None) -> Problem:
@@ -46,9 +49,10 @@ class Problem:
             exact = all(abs(t - v * scale) < _EXACT * scale for t, v in zip(ticks, values, strict=True))
             if exact:
                 break
+        free = frozenset(step for step, t in enumerate(ticks[:-1]) if not t)
         durations = [max(1, t) for t in ticks[:-1]]
         graph = replace(build_graph(codes), ticks=durations * codes.micro_batches, transfer=ticks[-1])
-        return cls(codes=codes, graph=graph, cap=cap, scale=scale, exact=exact)
+        return cls(codes=codes, graph=graph, cap=cap, scale=scale, exact=exact and not free, free=free)
 
     @property
     def transfer(self) -> int:
@@ -101,6 +105,10 @@ class Problem:
         A device's work, after the least head and before the least tail of what it does; and the
         chain of the micro-batches of one pipe through its slowest step.
         """
+        if self.free:
+            length = self.codes.length
+            ticks = [0 if code % length in self.free else t for code, t in enumerate(self.graph.ticks)]
+            return replace(self, graph=replace(self.graph, ticks=ticks), free=frozenset()).bound
         codes, steps = self.codes, self.graph.ticks[: self.codes.length]
         counts = [codes.pipes.count(pipe) for pipe in codes.placement.pipes]
         best = 0

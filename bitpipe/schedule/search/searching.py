@@ -92,7 +92,8 @@ def search(
     if exact_seconds is not None:
         hint = [round(start) for start in starts_of(problem, rows)]
         proof = prove(problem, hint, seconds=exact_seconds, workers=workers)
-        bound, proved = max(bound, proof.bound), proof.optimal
+        if not problem.free:  # what it knows is of orders in which nothing is free
+            bound, proved = max(bound, proof.bound), proof.optimal
         if proof.starts is not None:
             rows = rows_by_start(codes, proof.starts)
     better = replace(own, orders=tuple(codes.actions(row) for row in rows), cap=cap)
