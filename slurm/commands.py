@@ -212,13 +212,14 @@ def _requeue(options: argparse.Namespace) -> int:
 def _add_cluster(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = _of_sweep(commands, "cluster", "what preflight measured, as a cluster file", _cluster)
     parser.add_argument("--output", type=Path, required=True, help="conf/cluster/NAME.yaml")
+    parser.add_argument("--force", action="store_true", help="replace a file that is there")
 
 
 def _cluster(options: argparse.Namespace) -> int:
     from slurm.folder import find
     from slurm.measured import write
 
-    write(find(options.results, options.sweep), options.output)
+    write(find(options.results, options.sweep), options.output, force=options.force)
     print(f"wrote {options.output}; simulate on it with: cluster={options.output.stem}")
     return 0
 

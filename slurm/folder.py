@@ -3,7 +3,7 @@
 ``<results>/slurm/<experiment>/<stamp>/``::
 
     sweep.json   what was asked: cells, blocks, code, site
-    blocks.pkl   the blocks themselves, for requeue
+    blocks.json  the blocks themselves, for requeue
     jobs.jsonl   one line per job, appended the moment its id is known
     code/        the snapshot that the jobs run;  dirty.diff
     jobs/        submitit's files, and one folder per job with one folder per rank
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ from typing import Any
 from bitpipe.errors import InputError
 from experiments.records.store import short, write_json
 from experiments.running.block import Block
+from slurm import blocks_file
 from slurm.plan import Request
 
 
@@ -101,7 +101,7 @@ class SweepFolder:
 
     def describe(self, blocks: Sequence[Block], facts: Mapping[str, Any]) -> None:
         """Keep what was asked for."""
-        (self.path / "blocks.pkl").write_bytes(pickle.dumps(list(blocks)))
+        blocks_file.write(self.path, blocks)
         cells = [
             {"id": cell.id, "name": str(cell), "block": index}
             for index, block in enumerate(blocks)
@@ -121,9 +121,12 @@ class SweepFolder:
         return {cell["id"]: cell["name"] for cell in self.facts["cells"]}
 
     def blocks(self) -> list[Block]:
-        """The blocks as they were submitted."""
-        blocks: list[Block] = pickle.loads((self.path / "blocks.pkl").read_bytes())
-        return blocks
+        """The blocks as they were submitted.
+
+        Raises:
+            InputError: they cannot be read, or were changed.
+        """
+        return blocks_file.read(self.path)
 
     # ---- appended
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from bitpipe.data.corpus import Corpus
@@ -44,6 +43,8 @@ class MaskedSource:
 
     def micro_batch(self, step: int, index: int) -> MicroBatch:
         """See :class:`bitpipe.data.source.TokenSource`."""
+        import torch  # not before: a login node, which only asks for the data's name, may lack it
+
         check_index(index, self._count)
         at = slice(index * self._size, (index + 1) * self._size)
         starts = [self.passes[step * self._samples + n] * self._span for n in range(at.start, at.stop)]

@@ -12,10 +12,9 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from bitpipe.data import tokenizer as tokenizers
 from bitpipe.data.corpus import sha256
@@ -27,6 +26,9 @@ from bitpipe.data.source import TokenSource
 from bitpipe.errors import InputError
 from bitpipe.models.config import ModelConfig
 from bitpipe.models.micro_batch import IGNORE, MicroBatch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MOST_TOKENS, MOST_SAMPLES = 5_000_000, 4096
 """What is drawn at most; training that needs more starts over. No figure of the paper does."""
@@ -93,12 +95,14 @@ class MegatronSource:
 
     def micro_batch(self, step: int, index: int) -> MicroBatch:
         """See :class:`bitpipe.data.source.TokenSource`."""
+        import torch  # not before: a login node, which only asks for the data's name, may lack it
+
         check_index(index, self._count)
         drawn = len(self._loss_tokens)
         whole = np.arange(step * self._samples, (step + 1) * self._samples) % drawn
         rows = whole[index * self._size : (index + 1) * self._size]
 
-        def part(name: str, kind: type = np.int64) -> torch.Tensor | None:
+        def part(name: str, kind: type = np.int64) -> Tensor | None:
             array = self._arrays.get(name)
             return None if array is None else torch.from_numpy(array[rows].astype(kind))
 

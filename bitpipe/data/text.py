@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from bitpipe.data.corpus import Corpus, read_manifest
 from bitpipe.data.masked import MaskedSource
@@ -87,6 +86,8 @@ class CausalSource:
 
     def micro_batch(self, step: int, index: int) -> MicroBatch:
         """See :class:`bitpipe.data.source.TokenSource`."""
+        import torch  # not before: a login node, which only asks for the data's name, may lack it
+
         check_index(index, self._count)
         s = self._sequence
         first = (step * self._count + index) * self._size

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from some_blocks import block
+from some_blocks import CONF, block
 
 from bitpipe.errors import InputError
+from bitpipe.simulate.unit_calibration import UnitCalibration, calibration_of
+from experiments.composing.settings import RunSettings, WandbSettings
 from experiments.records.store import short
+from slurm import measured
 from slurm.folder import Submitted, SweepFolder, find
 from slurm.journal import Journal
 from slurm.plan import Request
@@ -76,6 +83,85 @@ def test_blocks_come_back_as_they_were(tmp_path: Path) -> None:
     folder.describe(blocks, {"revision": "abc"})
     assert SweepFolder(folder.path).blocks() == blocks
     assert list(SweepFolder(folder.path).names) == [cell.id for one in blocks for cell in one.cells]
+
+
+def test_blocks_of_every_experiment_come_back_as_they_were(tmp_path: Path) -> None:
+    """Cells that differ in cluster, calibration, model, precision, schedule and options."""
+    one = block()
+    cell = one.cells[0]
+    unit = UnitCalibration(transfer=0.25, sources={"transfer": "a guess"})
+    fitted = calibration_of(yaml.safe_load((CONF / "calibration" / "full_cells.yaml").read_text()))
+    others = (
+        replace(cell, calibration=unit, backend="simulate"),
+        replace(cell, calibration=fitted, options={"global_batch": 7, "schedule": "abc"}),
+        replace(cell, labels={"reading": "n_is_d", "row": 3, "share": 0.1}),
+        replace(cell, job=replace(cell.job, clip_norm=1.0, precision="fp64", learning_rate=1e-30)),
+        replace(cell, job=replace(cell.job, schedule=replace(cell.job.schedule, cap=3, placement="v"))),
+    )
+    settings = RunSettings(results=tmp_path, data_path=tmp_path / "a b", wandb=WandbSettings(entity="e"))
+    blocks = [replace(one, cells=(other,), settings=settings) for other in others]
+    folder = SweepFolder.create(tmp_path, "e", "s")
+    folder.describe(blocks, {})
+    assert SweepFolder(folder.path).blocks() == blocks
+    assert not list(folder.path.glob("*.pkl"))
+
+
+def _pickle(path: Path) -> None:
+    path.with_name("blocks.pkl").write_bytes(b"cos\nsystem\n(S'touch /tmp/owned'\ntR.")
+    path.unlink()
+
+
+def _replaced(old: str, new: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (_pickle, "type the sweep's command again"),
+        (_replaced('"depth": 4', '"depth": 8'), "not those of their ids"),
+        (_replaced('"seed": 0', '"seed": 0, "more": 1'), "holds no blocks"),
+        (_replaced('"cells": [', '"cells": [7, '), "holds no blocks"),
+        (_replaced('[{"block"', '[[{"block"'), "holds no blocks"),
+        (lambda path: path.write_bytes(b"\xff\xfe"), "holds no blocks"),
+        (lambda path: path.write_text("{}"), ""),
+    ],
+)
+def test_changed_blocks_are_one_line_and_nothing_in_them_is_run(
+    tmp_path: Path, change: Callable[[Path], None], complaint: str
+) -> None:
+    folder = SweepFolder.create(tmp_path, "e", "s")
+    folder.describe([block()], {})
+    change(folder.path / "blocks.json")
+    if not complaint:
+        assert folder.blocks() == []
+        return
+    with pytest.raises(InputError, match=complaint) as caught:
+        folder.blocks()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cluster_file_is_never_overwritten_in_silence(tmp_path: Path) -> None:
+    folder = SweepFolder.create(tmp_path, "e", "s")
+    rate = {"bandwidth": 1e11, "latency": 1e-5}
+    ranks = [{"host": "n0", "device": "GPU", "matmul_flops": 1e14}] * 2
+    links = {"p2p_intra": rate, "all_reduce_intra": rate, "p2p_inter": None, "all_reduce_inter": None}
+    (folder.jobs_folder / "7").mkdir()
+    (folder.jobs_folder / "7" / "preflight.json").write_text(
+        json.dumps({"ranks": ranks, "links": links, "problems": []})
+    )
+    path = tmp_path / "here.yaml"
+    path.write_text("mine")
+    with pytest.raises(InputError, match=r"here\.yaml: is there already \(--force replaces it\)"):
+        measured.write(folder, path)
+    assert path.read_text() == "mine"
+    measured.write(folder, path, force=True)
+    assert "peak_flops" in path.read_text()
 
 
 def test_a_journal_knows_what_is_open_ended_and_taken_away(tmp_path: Path) -> None:
