@@ -53,7 +53,7 @@ class RemoteTask:
     sentinel: int
     step: Step
 
-    def join(self) -> None:
+    def join(self, timeout: float | None = None) -> None:
         """Gone tasks are gone; waiting would be for srun's last words."""
 
     @property

@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from bitpipe.runtime.processes.address import choose_interface
 from experiments.records.store import write_json
 
 KEY = "BITPIPE_POOL"
@@ -55,6 +56,7 @@ def meet(task: Task, file: Path, *, backend: str, seconds: float = 120) -> Any:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     limit = timedelta(seconds=seconds)
+    choose_interface(task.host)
     if task.rank == 0:
         store = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False, timeout=limit)
         write_json(file, [task.host, store.port])

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TextIO
@@ -13,6 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 
 from bitpipe.data import TokenSource
 from bitpipe.job import Job
@@ -43,6 +45,7 @@ from bitpipe.runtime.training.precision import LossScale
 from bitpipe.runtime.transport.transport import device_of, open_transport
 
 _START_MARGIN = 0.02  # seconds that a deadline run gives its ranks to get ready
+_KEPT = 256  # iterations whose spans are kept: a long training would fill the memory with them
 _NOTHING = (float("nan"), float("nan"))
 
 
@@ -59,7 +62,7 @@ class Member:
         self.norms: list[float] = []
         self.lag: list[float] = []
         self.late: list[float] = []
-        self._spans: list[list[tuple[float, float]]] = []
+        self._spans: deque[NDArray[np.float64]] = deque(maxlen=_KEPT)
         self._peak: Peak | None = None
         self._log: TextIO | None = None
         if run.out is not None:
@@ -267,7 +270,7 @@ class Member:
         self.losses.append(sum(row[0] for row in table))
         if self.gradients is not None and self.gradients.norm is not None:
             self.norms.append(self.gradients.norm)
-        self._spans.append([span or _NOTHING for span in spans])
+        self._spans.append(np.array([span or _NOTHING for span in spans]))
 
     def _all_reduce_seconds(self, group: Group) -> float:
         return self.run.links.all_reduce(self.plan.groups[group], self._sizes[group])

@@ -48,7 +48,7 @@ class RankReport:
 
     Attributes:
         rank: global rank.
-        spans: (iterations, actions of the row, 2) start and end in seconds since the start of
+        spans: (last iterations, actions of the row, 2) start and end in seconds since the start of
             the iteration, NaN for what has no duration.
         seconds: of every iteration, the same on every rank.
         losses: mean over the global mini-batch, per iteration, the same on every rank.

@@ -146,6 +146,8 @@ def plan(
         raise InputError("sweep", "empty", "at least one cell")
     if errors:
         raise _in_sweep(errors, len(jobs))
+    if launcher == "local":
+        _check_ranks(points)
     if first["scale"] is not None:
         siblings = sizes((point.cell for point in points if not point.refusal), first["scale"])
         points = [replace(point, cell=resized(point.cell, siblings)) for point in points]
@@ -162,6 +164,16 @@ def plan(
         dry_run=first["dry_run"],
         config=first,
     )
+
+
+def _check_ranks(points: Sequence[Point]) -> None:
+    ranks = [
+        point.cell.job.ranks for point in points if not point.refusal and point.cell.backend != "simulate"
+    ]
+    if ranks:
+        from bitpipe.runtime.processes.pool import check_open_files
+
+        check_open_files(max(ranks))
 
 
 def _with_data(cell: Cell, settings: RunSettings) -> Cell:

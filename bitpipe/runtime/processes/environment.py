@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from bitpipe.errors import InputError
 from bitpipe.runtime.block import finished
+from bitpipe.runtime.processes.address import choose_interface
 from bitpipe.runtime.processes.world import World
 from bitpipe.runtime.result import RunResult
 from bitpipe.runtime.run import Run
@@ -81,6 +82,7 @@ def run_rank_from_environment(runs: Sequence[Run]) -> list[RunResult] | None:
         raise InputError("WORLD_SIZE", where.size, f"the jobs need {runs[0].job.ranks} ranks")
     torch.set_num_threads(1)
     started = time.time()
+    choose_interface(where.address)
     dist.init_process_group(
         "gloo",
         init_method=f"tcp://{where.address}:{where.port}",

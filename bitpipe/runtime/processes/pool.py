@@ -7,14 +7,18 @@ import multiprocessing
 import multiprocessing.connection
 import multiprocessing.resource_tracker
 import os
+import resource
+import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,8 @@ _POLL = 0.05  # seconds between looks at the board
 _GRACE = 0.25  # seconds for the others' reports once one rank has failed
 _BOARD = 3  # numbers per rank: job, iteration, mark
 _IDLE = -2
+_GONE = 5.0  # seconds for a killed process to go; one that waits for a dead file server does not
+_FILES, _FILES_PER_RANK = 64, 8  # open files of this process, and of a rank for each of the others
 # Of the 108 bytes of a socket's name, after "/pymp-xxxxxxxx/listener-xxxxxxxx" and the final zero.
 _LONGEST_FOLDER = 108 - 32 - 1
 
@@ -48,6 +54,20 @@ def check_temporary_folder() -> None:
         raise InputError("TMPDIR", folder, f"at most {_LONGEST_FOLDER} bytes: sockets lie below it")
 
 
+def check_open_files(ranks: int) -> None:
+    """Ranks are connected pairwise, and all of them to this process; raises the soft limit if it has to.
+
+    Raises:
+        InputError: the hard limit allows fewer files than that takes.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = _FILES + _FILES_PER_RANK * ranks
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        if hard != resource.RLIM_INFINITY and hard < needed:
+            raise InputError("ulimit -n", hard, f"{ranks} ranks need {needed} open files", "raise the limit")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
 class Pool:
     """P ranks in one gloo world. They start on the first call and again after a failure.
 
@@ -66,7 +86,7 @@ class Pool:
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
         self._board: Any = None
-        self._address: str | tuple[str, int] = ""
+        self._meeting: Path | None = None
         self.generation = 0
 
     def __enter__(self) -> Pool:
@@ -79,38 +99,43 @@ class Pool:
         """Start the ranks, unless they are up.
 
         Raises:
-            InputError: see :func:`check_temporary_folder`.
+            InputError: see :func:`check_temporary_folder` and :func:`check_open_files`.
             RankFailure: they do not come up.
         """
         if self._processes:
             return
         check_temporary_folder()
+        check_open_files(self.ranks)
+        self._meeting = Path(tempfile.mkdtemp(prefix="bitpipe-ranks-"))
+        store = str(self._meeting / "store")
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["bitpipe.runtime.processes.rank_process"])
         self._board = context.RawArray("q", _BOARD * self.ranks)
         self.generation += 1
-        with _bare_main(), _without_interrupts():
-            for rank in range(self.ranks):
-                here, there = context.Pipe()
-                process = context.Process(
-                    target=_enter, args=(rank, self.ranks, there, self._board), daemon=True
-                )
-                process.start()
-                there.close()
-                self._processes.append(process)
-                self._pipes.append(here)
         try:
-            self._settle_world()
+            with _bare_main(), _without_interrupts():
+                for rank in range(self.ranks):
+                    here, there = context.Pipe()
+                    process = context.Process(
+                        target=_enter, args=(rank, self.ranks, there, self._board, store), daemon=True
+                    )
+                    process.start()
+                    there.close()
+                    self._processes.append(process)
+                    self._pipes.append(here)
+            self._await_ready()
         except BaseException:
             self.close()
             raise
 
     def _settle_world(self) -> None:
-        """Rank 0 opens a store, in a file or on a free port; the others are told which."""
+        """Across machines: rank 0 opens a store on a free port; the others are told which."""
         first = self._collect(lambda found: 0 in found, self._start_limit, self._start_limit, _plain)
-        self._address = first[0]
         for pipe in self._pipes[1:]:
-            pipe.send(self._address)
+            pipe.send(first[0])
+        self._await_ready()
+
+    def _await_ready(self) -> None:
         self._collect(lambda found: len(found) == self.ranks, self._start_limit, self._start_limit, _plain)
 
     def call(
@@ -130,30 +155,42 @@ class Pool:
         Raises:
             RankFailure: a rank raised, died, hung, or the limit passed. All ranks are gone then.
         """
+        if multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=0):
+            self.close()  # a rank died since the last call, which is nobody's failure
         self.start()
-        for entry in range(2, _BOARD * self.ranks, _BOARD):
-            self._board[entry] = _IDLE
+        self._board[:] = [0, -1, _IDLE] * self.ranks  # nothing of an earlier call's jobs
+        task = bytes(ForkingPickler.dumps((function, arguments)))
+        # Sent beside the watching: a rank that is stopped does not read, and a pipe holds little.
+        senders = [threading.Thread(target=_send, args=(pipe, task), daemon=True) for pipe in self._pipes]
         try:
-            for pipe in self._pipes:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.send((function, arguments))
+            for sender in senders:
+                sender.start()
             return self._collect(lambda found: len(found) == self.ranks, limit, self.watchdog, describe)[0]
         except BaseException:
+            self._kill()
+            for sender in senders:
+                sender.join(_GONE)
             self.close()
             raise
 
     def close(self) -> None:
         """Stop every rank at once."""
+        self._kill()
+        end = time.monotonic() + _GONE
         for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            process.join()
-            process.close()
+            process.join(max(0.0, end - time.monotonic()))
+            with contextlib.suppress(ValueError):  # it has not gone; the kernel ends it when it can
+                process.close()
         for pipe in self._pipes:
             pipe.close()
         self._processes, self._pipes = [], []
-        if self._address and isinstance(self._address, str):
-            Path(self._address).unlink(missing_ok=True)
+        if self._meeting is not None:
+            shutil.rmtree(self._meeting, ignore_errors=True)
+            self._meeting = None
+
+    def _kill(self) -> None:
+        for process in self._processes:
+            process.kill()
 
     def _collect(
         self,
@@ -269,10 +306,15 @@ def _state(pid: int) -> str:
     return ""
 
 
-def _enter(rank: int, size: int, pipe: Connection, board: Any) -> None:
+def _send(pipe: Connection, task: bytes) -> None:
+    with contextlib.suppress(OSError):  # the rank has gone, which its sentinel says
+        pipe.send_bytes(task)
+
+
+def _enter(rank: int, size: int, pipe: Connection, board: Any, store: str) -> None:
     from bitpipe.runtime.processes.rank_process import serve
 
-    serve(rank, size, pipe, board)
+    serve(rank, size, pipe, board, store)
 
 
 @contextlib.contextmanager
