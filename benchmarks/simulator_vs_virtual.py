@@ -28,6 +28,7 @@ from bitpipe.runtime.block import run_block
 from bitpipe.runtime.processes.pool import Pool
 from bitpipe.runtime.result import RunResult
 from bitpipe.schedule import ScheduleSpec
+from bitpipe.schedule.costs import ListedCosts
 from bitpipe.simulate.engine import simulate
 
 OUT = Path(__file__).resolve().parent.parent / "results" / "bench" / "simulator_vs_virtual.csv"
@@ -84,7 +85,7 @@ def links_of(job: Job) -> Links:
 def simulated(result: RunResult, iterations: list[int]) -> float:
     """Seconds that the simulator finds with the mean durations of ``iterations``."""
     links = links_of(result.job)
-    return simulate(result.program, result.durations(iterations), links, result.size).makespan
+    return simulate(result.program, ListedCosts(result.durations(iterations), result.size), links).makespan
 
 
 def rows_of(micro_batches: int, results: dict[str, RunResult], window: int) -> list[dict[str, object]]:

@@ -32,8 +32,8 @@ class ActionCosts(Protocol):
     def seconds(self, rank: int, action: Action) -> float:
         """Of a compute action or STEP on a global rank."""
 
-    def bytes(self, action: Action) -> float:
-        """Of a SEND, SYNC or TIE."""
+    def size(self, action: Action) -> float:
+        """Bytes of a SEND, SYNC or TIE."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class StageCosts:
     def seconds(self, rank: int, action: Action) -> float:
         return self.table[action.kind][action.stage] if action.kind in self.table else 0.0
 
-    def bytes(self, action: Action) -> float:
+    def size(self, action: Action) -> float:
         return 0.0
 
 
@@ -127,6 +127,3 @@ class ListedCosts:
             raise InputError(
                 "durations", f"({rank}, {action})", "missing: every compute action and STEP needs one"
             ) from None
-
-    def bytes(self, action: Action) -> float:
-        return self.size(action)

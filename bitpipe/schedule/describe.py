@@ -27,6 +27,7 @@ class Description:
         split_backward: backward as input and weight gradient.
         empty_micro_batches: how many carry no samples.
         makespan: until the last action ends.
+        span: the longest that one device needs from its first start to its last end.
         bubble_ratio: idle share of all devices' time.
         bubble_per_device: idle share of each device's time.
         forward_idle: mean over devices of ``forward_idle_per_device``.
@@ -49,6 +50,7 @@ class Description:
     split_backward: bool
     empty_micro_batches: int
     makespan: float
+    span: float
     bubble_ratio: float
     bubble_per_device: tuple[float, ...]
     forward_idle: float
@@ -68,15 +70,15 @@ def describe(schedule: Schedule, costs: Costs = UNIT) -> Description:
         ProgramError: the schedule deadlocks.
     """
     timeline = evaluate(schedule, costs)
-    span = timeline.makespan
+    makespan = timeline.makespan
     forward_idle, backward_idle, bubbles = [], [], []
     for row in by_device(timeline.events, schedule.depth):
         busy = sum(event.end - event.start for event in row)
         turn = next((i for i, event in enumerate(row) if event.action.kind is not Kind.F), len(row))
-        first_backward = row[turn].start if turn < len(row) else span
+        first_backward = row[turn].start if turn < len(row) else makespan
         forward_idle.append(first_backward - sum(event.end - event.start for event in row[:turn]))
-        backward_idle.append(span - busy - forward_idle[-1])
-        bubbles.append(1.0 - busy / span)
+        backward_idle.append(makespan - busy - forward_idle[-1])
+        bubbles.append(1.0 - busy / makespan)
     bound = schedule_bound(schedule)
     return Description(
         method=schedule.method,
@@ -87,7 +89,8 @@ def describe(schedule: Schedule, costs: Costs = UNIT) -> Description:
         cap=schedule.cap,
         split_backward=schedule.split_backward,
         empty_micro_batches=len(schedule.empty),
-        makespan=span,
+        makespan=makespan,
+        span=timeline.span,
         bubble_ratio=timeline.bubble_ratio,
         bubble_per_device=tuple(bubbles),
         forward_idle=sum(forward_idle) / schedule.depth,
@@ -97,7 +100,7 @@ def describe(schedule: Schedule, costs: Costs = UNIT) -> Description:
         peak_activation_per_device=peak_activations(schedule),
         transfers=count_transfers(schedule),
         lower_bound=bound,
-        distance_to_bound=span - bound,
+        distance_to_bound=makespan - bound,
     )
 
 

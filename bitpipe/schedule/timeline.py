@@ -48,6 +48,15 @@ class Timeline:
         return max((event.end for event in self.events), default=0.0)
 
     @property
+    def span(self) -> float:
+        """The longest that one device needs from its own first start to its own last end.
+
+        What an iteration takes where the next one begins on every device as soon as it is done there.
+        """
+        rows = by_device(self.events, self.devices)
+        return max((max(e.end for e in row) - row[0].start for row in rows if row), default=0.0)
+
+    @property
     def compute(self) -> tuple[Event, ...]:
         return tuple(event for event in self.events if event.action.is_compute)
 

@@ -9,7 +9,7 @@ messages), the all-reduces of all ranks (the same, blocking on groups), and the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,11 +17,10 @@ from bitpipe.cluster import LinkClass, Links
 from bitpipe.errors import InputError
 from bitpipe.origin import Origin
 from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.costs import ActionCosts
 from bitpipe.schedule.program import Program
 from bitpipe.schedule.timeline import Event, Timeline
 
-Durations = Callable[[int, Action], float] | Mapping[tuple[int, Action], float]
-Sizes = Callable[[Action], float]
 Span = tuple[float, float]
 
 STEP = Action(Kind.STEP)
@@ -32,23 +31,26 @@ _CLASSES = tuple(LinkClass)
 
 def simulate(
     program: Program,
-    durations: Durations,
+    costs: ActionCosts,
     links: Links,
-    sizes: Sizes,
     *,
+    iterations: int = 1,
+    barrier: bool = True,
     alike: bool = False,
     unit: str = "s",
 ) -> Timeline:
-    """Simulate one iteration of ``links.layout.width`` replicas of ``program``.
+    """Simulate ``links.layout.width`` replicas of ``program``.
 
     Args:
         program: what every pipeline group runs.
-        durations: seconds of (global rank, compute action or STEP).
+        costs: seconds of compute actions and STEP on every global rank, and bytes of the rest.
         links: transfer costs, and which global rank runs which device of which replica.
-        sizes: bytes of a SEND, SYNC or TIE action.
-        alike: promise that durations do not depend on the replica; replicas that also have
+        iterations: how many follow one another; the last one is told.
+        barrier: whether an iteration begins everywhere once the last STEP before it has ended, else
+            on every rank after its own.
+        alike: promise that costs do not depend on the replica; replicas that also have
             the same links are then worked out once.
-        unit: the unit of ``durations`` and of the timeline.
+        unit: the unit of ``costs`` and of the timeline.
 
     Returns:
         Compute and STEP events, SEND events from issue to arrival, SYNC and TIE events of every
@@ -57,7 +59,9 @@ def simulate(
     Raises:
         InputError: the program deadlocks, or its depth is not the layout's.
     """
-    return trace(program, durations, links, sizes, alike=alike, unit=unit).timeline
+    return trace(
+        program, costs, links, iterations=iterations, barrier=barrier, alike=alike, unit=unit
+    ).timeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +88,8 @@ class Trace:
             one table.
         collectives: every all-reduce.
         steps: ``steps[rank]`` is (start, end) of the optimizer step (empty if it has none).
+        ends: when every iteration's last rank had finished its step; the other attributes tell
+            of the last iteration.
         unit: of all times.
     """
 
@@ -92,12 +98,18 @@ class Trace:
     spans: tuple[tuple[tuple[Span, ...], ...], ...] = field(repr=False)
     collectives: tuple[Collective, ...]
     steps: tuple[Span, ...]
+    ends: tuple[float, ...]
     unit: str
 
     @property
     def makespan(self) -> float:
         """When the last rank has finished its step."""
-        return max(end for _, end in self.steps)
+        return self.ends[-1]
+
+    @property
+    def period(self) -> float:
+        """Time from the end of the last iteration but one (or from 0) to the end of the last."""
+        return self.ends[-1] - (self.ends[-2] if len(self.ends) > 1 else 0.0)
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -122,10 +134,11 @@ class Trace:
 
 def trace(
     program: Program,
-    durations: Durations,
+    costs: ActionCosts,
     links: Links,
-    sizes: Sizes,
     *,
+    iterations: int = 1,
+    barrier: bool = True,
     alike: bool = False,
     unit: str = "s",
 ) -> Trace:
@@ -133,50 +146,44 @@ def trace(
     layout = links.layout
     if layout.depth != program.schedule.depth:
         raise InputError("layout.depth", layout.depth, f"the program has {program.schedule.depth} devices")
-    seconds = durations if callable(durations) else _looked_up(durations)
+    if iterations < 1:
+        raise InputError("iterations", iterations, "at least one", "nearest: 1")
     wiring = _Wiring(program)
-    known: dict[Hashable, _Replica] = {}
-    replicas: list[_Replica] = []
-    for replica in range(layout.width):
-        ranks = [layout.rank(replica, device) for device in range(layout.depth)]
-        classes = {(a, b): _CLASSES.index(links.between(ranks[a], ranks[b])) for a, b in wiring.pairs}
-        key: Hashable = tuple(classes.values()) if alike else replica
-        if key not in known:
-            known[key] = _run_replica(wiring, ranks, classes, seconds, links, sizes)
-        replicas.append(known[key])
-    collectives = _all_reduce(wiring, links, sizes, replicas)
-    free = [0.0] * layout.size
-    for collective in collectives:
-        for rank in collective.members:
-            free[rank] = max(free[rank], collective.end)
-    steps = []
-    for rank, (replica, device) in enumerate(layout.places):
-        done = replicas[replica].finish[device]
-        if device in wiring.stepping:
-            start = max(done, free[rank])
-            steps.append((start, start + seconds(rank, STEP)))
-        else:
-            steps.append((done, done))
+    ends: list[float] = []
+    begin = [0.0] * layout.size  # of the next iteration, per global rank
+    free = [0.0] * layout.size  # of all-reduces
+    ports = [(0.0,) * len(_CLASSES)] * layout.size
+    for _ in range(iterations):
+        known: dict[Hashable, _Replica] = {}
+        replicas: list[_Replica] = []
+        for replica in range(layout.width):
+            ranks = [layout.rank(replica, device) for device in range(layout.depth)]
+            classes = {(a, b): _CLASSES.index(links.between(ranks[a], ranks[b])) for a, b in wiring.pairs}
+            state = tuple((begin[rank], ports[rank]) for rank in ranks)
+            key: Hashable = (tuple(classes.values()), state) if alike else replica
+            if key not in known:
+                known[key] = _run_replica(wiring, ranks, state, classes, costs, links)
+            replicas.append(known[key])
+        collectives = _all_reduce(wiring, links, costs, replicas, free)
+        steps = []
+        for rank, (replica, device) in enumerate(layout.places):
+            done, ports[rank] = replicas[replica].finish[device]
+            if device in wiring.stepping:
+                start = max(done, free[rank])
+                steps.append((start, start + costs.seconds(rank, STEP)))
+            else:
+                steps.append((done, done))
+        ends.append(max(end for _, end in steps))
+        begin = [ends[-1] if barrier else end for _, end in steps]
     return Trace(
         program=program,
         links=links,
         spans=tuple(replica.spans for replica in replicas),
         collectives=tuple(collectives),
         steps=tuple(steps),
+        ends=tuple(ends),
         unit=unit,
     )
-
-
-def _looked_up(durations: Mapping[tuple[int, Action], float]) -> Callable[[int, Action], float]:
-    def seconds(rank: int, action: Action) -> float:
-        try:
-            return durations[rank, action]
-        except KeyError:
-            raise InputError(
-                "durations", f"({rank}, {action})", "missing: every compute action and STEP needs one"
-            ) from None
-
-    return seconds
 
 
 _COMPUTE, _SEND, _WAIT, _ISSUE, _NOTHING = range(5)
@@ -225,28 +232,31 @@ class _Wiring:
 class _Replica:
     """Compute and P2P of one replica.
 
+    ``finish[device]`` is when the device is done and when its port is free, per link class;
     ``issues[device]`` lists (instruction, time, port free per link class) of SYNC and TIE.
     """
 
     spans: tuple[tuple[Span, ...], ...]
-    finish: tuple[float, ...]
+    finish: tuple[tuple[float, tuple[float, ...]], ...]
     issues: tuple[tuple[tuple[Action, float, tuple[float, ...]], ...], ...]
 
 
 def _run_replica(
     wiring: _Wiring,
     ranks: Sequence[int],
+    state: Sequence[tuple[float, tuple[float, ...]]],
     classes: Mapping[tuple[int, int], int],
-    seconds: Callable[[int, Action], float],
+    costs: ActionCosts,
     links: Links,
-    sizes: Sizes,
 ) -> _Replica:
+    """From the ``state`` of every device: when it is free, and its port per link class."""
     program, depth = wiring.program, len(ranks)
+    seconds, sizes = costs.seconds, costs.size
     latencies = [links.latency(link) for link in _CLASSES]
-    ports = [[0.0] * len(_CLASSES) for _ in ranks]
+    ports = [list(port) for _, port in state]
     spans: list[list[Span]] = [[] for _ in ranks]
     issues: list[list[tuple[Action, float, tuple[float, ...]]]] = [[] for _ in ranks]
-    clock = [0.0] * depth
+    clock = [begin for begin, _ in state]
     arrival: list[float | None] = [None] * wiring.messages
     blocked: dict[int, int] = {}
     ready = deque(range(depth))
@@ -285,15 +295,18 @@ def _run_replica(
         raise InputError("program", action, f"deadlock: device {device} waits for it for ever")
     return _Replica(
         spans=tuple(tuple(done) for done in spans),
-        finish=tuple(clock),
+        finish=tuple((now, tuple(port)) for now, port in zip(clock, ports, strict=True)),
         issues=tuple(tuple(row) for row in issues),
     )
 
 
 def _all_reduce(
-    wiring: _Wiring, links: Links, sizes: Sizes, replicas: Sequence[_Replica]
+    wiring: _Wiring, links: Links, costs: ActionCosts, replicas: Sequence[_Replica], free: list[float]
 ) -> list[Collective]:
-    """Run every rank's all-reduces in its program order; each waits for all its members."""
+    """Run every rank's all-reduces in its program order; each waits for all its members.
+
+    ``free[rank]``, the end of the rank's last one, is kept up to date.
+    """
     layout = links.layout
     groups = {
         key: tuple(sorted({layout.rank(w, device) for device in holders for w in range(layout.width)}))
@@ -302,7 +315,6 @@ def _all_reduce(
     classes = {key: links.among(members) for key, members in groups.items()}
     issues = [replicas[replica].issues[device] for replica, device in layout.places]
     queue = [0] * layout.size  # how many of its issues a rank has passed
-    free = [0.0] * layout.size
     begin = dict.fromkeys(groups, 0.0)
     missing = {key: len(holders) * layout.width for key, holders in wiring.groups.items()}
     ready = deque(range(layout.size))
@@ -319,7 +331,7 @@ def _all_reduce(
             missing[key] -= 1
             if missing[key] == 0:
                 members = groups[key]
-                size = sizes(action)
+                size = costs.size(action)
                 end = begin[key] + links.all_reduce(members, size)
                 done.append(
                     Collective(

@@ -151,5 +151,5 @@ def predict(job: Job, cluster: Cluster, calibration: Calibration) -> Prediction:
         InputError: the job's schedule is impossible, or it does not fit the cluster's size.
     """
     costs = CostModel(job=job, cluster=cluster, calibration=calibration)
-    found = trace(program_of(job), costs.seconds, costs.links, costs.size, alike=True)
+    found = trace(program_of(job), costs, costs.links, alike=True)
     return Prediction(costs=costs, trace=found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import inf
 
 from bitpipe.cluster import Link, Links, RankLayout
-from bitpipe.schedule import costs as prices
+from bitpipe.schedule import costs
 from bitpipe.schedule.program import Program
 from bitpipe.schedule.timeline import Timeline
 from bitpipe.simulate.engine import simulate
@@ -35,5 +35,4 @@ def simulate_units(
     )
     links = Links(layout=layout, p2p_intra=hop, p2p_inter=hop, all_reduce_intra=ring, all_reduce_inter=ring)
 
-    costs = prices.UNIT.on(schedule.placement)
-    return simulate(program, costs.seconds, links, lambda _: 0.0, alike=True, unit=UNIT)
+    return simulate(program, costs.UNIT.on(schedule.placement), links, alike=True, unit=UNIT)

@@ -15,6 +15,7 @@ from bitpipe.runtime.block import run_block
 from bitpipe.runtime.clocks.clock import Issue, Nominal, VirtualClock, resolve
 from bitpipe.runtime.processes.pool import Pool
 from bitpipe.schedule import Costs, Kind, evaluate, generate
+from bitpipe.schedule.costs import ListedCosts
 from bitpipe.simulate import conf, predict
 from bitpipe.simulate.engine import simulate
 
@@ -74,7 +75,7 @@ def test_the_simulator_finds_the_same_times(
     links = links_of(job, devices_per_node=2, bandwidth=2e7, latency=2e-4)
     (result,) = run_block([job], clock="virtual", links=[links], data=RandomData(), pool=pool_of(job.ranks))
     assert result.status == "ok"
-    simulated = simulate(result.program, result.durations(), links, result.size)
+    simulated = simulate(result.program, ListedCosts(result.durations(), result.size), links)
     assert simulated.makespan == pytest.approx(result.seconds[-1], rel=1e-9)
     found = {(e.device, e.action): (e.start, e.end) for e in simulated.events}
     for event in result.timeline().events:

@@ -14,6 +14,15 @@ def test_a_timeline_survives_its_document():
     assert Timeline.of(json.loads(json.dumps(timeline.document()))) == timeline
 
 
+@pytest.mark.parametrize("depth", [2, 4, 8])
+def test_the_span_is_what_one_device_needs_from_its_first_start_to_its_last_end(depth):
+    timeline = evaluate(generate(ScheduleSpec(method="gpipe", depth=depth, micro_batches=2 * depth)))
+    assert timeline.span == timeline.makespan == 6 * depth + 3 * (depth - 1)  # the first device's
+    forwards = replace(timeline, events=tuple(e for e in timeline.events if e.action.kind is Kind.F))
+    assert (forwards.span, forwards.makespan) == (2 * depth, 2 * depth + depth - 1)
+    assert replace(timeline, events=()).span == 0.0
+
+
 @pytest.mark.parametrize("document", [{}, {"devices": "x"}, {"devices": 1, "events": [[0, "F0", 0, 1]]}])
 def test_what_is_no_timeline_is_refused(document):
     with pytest.raises(InputError, match="not a timeline"):

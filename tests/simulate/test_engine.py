@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 from bitpipe.cluster import Link, Links, RankLayout
 from bitpipe.errors import InputError
-from bitpipe.schedule.action import parse_action
+from bitpipe.schedule.action import Action, parse_action
+from bitpipe.schedule.costs import ListedCosts
 from bitpipe.schedule.placement import sequential
 from bitpipe.schedule.program import Instruction, Program
 from bitpipe.schedule.schedule import Schedule
@@ -53,8 +56,21 @@ ONE = program(
 LENGTH = {"F": 1.0, "B": 2.0, "STEP": 0.5}
 
 
+@dataclass(frozen=True)
+class ByKind:
+    """Costs by kind alone, every message and buffer of one size."""
+
+    bytes: float = 20.0
+
+    def seconds(self, rank: int, action: Action) -> float:
+        return LENGTH[action.kind.value]
+
+    def size(self, action: Action) -> float:
+        return self.bytes
+
+
 def run(made: Program, over: Links, size: float = 20.0) -> Timeline:
-    return simulate(made, lambda _, action: LENGTH[action.kind.value], over, lambda _: size)
+    return simulate(made, ByKind(size), over)
 
 
 def span(timeline: Timeline, rank: int, text: str) -> tuple[float, float]:
@@ -107,10 +123,11 @@ def test_replicas_pay_for_the_links_that_their_layout_gives_them() -> None:
 
 def test_alike_replicas_give_the_same_timeline_as_one_by_one() -> None:
     over = links(width=3, per_node=4)
-    seconds = lambda _, action: LENGTH[action.kind.value]  # noqa: E731
-    together = trace(ONE, seconds, over, lambda _: 20.0, alike=True)
-    apart = trace(ONE, seconds, over, lambda _: 20.0)
-    assert together.timeline == apart.timeline
+    for iterations in (1, 3):
+        together = trace(ONE, ByKind(), over, iterations=iterations, barrier=False, alike=True)
+        apart = trace(ONE, ByKind(), over, iterations=iterations, barrier=False)
+        assert together.timeline == apart.timeline
+        assert together.ends == apart.ends
 
 
 def test_a_mapping_of_measured_durations_is_looked_up_by_rank_and_action() -> None:
@@ -119,10 +136,42 @@ def test_a_mapping_of_measured_durations_is_looked_up_by_rank_and_action() -> No
         for rank, texts in enumerate([("F0@0d", "B0@0d"), ("F0@1d", "B0@1d")])
         for text, value in (*((t, 1.0 + rank) for t in texts), ("STEP", 0.25))
     }
-    assert simulate(ONE, seconds, links(), lambda _: 0.0).makespan == 1 + 1 + 2 + 2 + 1 + 1 + 0.25
+    listed = ListedCosts(seconds, lambda _: 0.0)
+    assert simulate(ONE, listed, links()).makespan == 1 + 1 + 2 + 2 + 1 + 1 + 0.25
     del seconds[1, parse_action("B0@1d")]
     with pytest.raises(InputError, match=r"\(1, B0@1d\)"):
-        simulate(ONE, seconds, links(), lambda _: 0.0)
+        simulate(ONE, listed, links())
+
+
+def test_behind_a_barrier_every_iteration_takes_the_same() -> None:
+    found = trace(ONE, ByKind(), links(width=2), iterations=3)
+    alone = trace(ONE, ByKind(), links(width=2))
+    assert alone.ends == (alone.period,) == (alone.makespan,)
+    assert found.ends == (alone.makespan, 2 * alone.makespan, 3 * alone.makespan)
+    assert found.period == alone.makespan
+    assert found.timeline.span == alone.timeline.span
+    shifted = [event._replace(start=event.start - 2 * alone.makespan) for event in found.timeline.events]
+    assert [event.start for event in shifted] == [event.start for event in alone.timeline.events]
+
+
+def test_without_a_barrier_every_device_goes_on_after_its_own_step() -> None:
+    """Device 0 is done at 1.5, device 1 at 5.5: it then has the next message, and never waits again."""
+    made = program("F0@0d SEND_F0@1d STEP", "WAIT_F0@1d F0@1d B0@1d STEP")
+    found = trace(made, ByKind(0.0), links(), iterations=3, barrier=False)
+    assert span(found.timeline, 0, "F0@0d") == (3, 4)
+    assert found.ends == (5.5, 9, 12.5)
+    assert found.period == trace(made, ByKind(0.0), links()).timeline.span == 3.5
+    assert trace(made, ByKind(0.0), links(), iterations=3).period == 5.5
+    with pytest.raises(InputError, match="iterations=0"):
+        trace(made, ByKind(), links(), iterations=0)
+
+
+def test_a_port_that_is_still_busy_delays_the_next_iteration() -> None:
+    """Device 0 computes 1.5 per iteration, and its message occupies the port for 5."""
+    sending = program("F0@0d SEND_F0@1d STEP", "WAIT_F0@1d STEP")
+    found = trace(sending, ByKind(50.0), links(), iterations=3, barrier=False)
+    assert span(found.timeline, 0, "SEND_F0@1d") == (1.5 + 1.5 + 1, 1 + 3 * 5 + 1)
+    assert found.period == 5
 
 
 def test_a_program_that_waits_for_ever_is_named_with_its_action() -> None:
