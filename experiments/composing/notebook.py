@@ -45,7 +45,7 @@ def jobs_of(load: Callable[[list[str]], DictConfig], overrides: Sequence[str]) -
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from omegaconf import OmegaConf
 
-    from hydra_plugins.bitpipe_local import expand
+    from experiments.composing.grid import expand
 
     parser = OverridesParser.create()
     single = [

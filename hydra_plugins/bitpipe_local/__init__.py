@@ -9,7 +9,6 @@ where dataclasses would look strings up.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -23,6 +22,7 @@ from omegaconf import DictConfig
 
 from bitpipe.errors import InputError
 from experiments.composing.config import register
+from experiments.composing.grid import expand
 
 PREFIX = "hydra_plugins.bitpipe_"
 
@@ -40,36 +40,6 @@ def check_plugins(config: DictConfig) -> None:
         if not str(config.hydra[part].get("_target_")).startswith(PREFIX):
             name = config.hydra.runtime.choices.get(f"hydra/{part}")
             raise InputError(f"hydra/{part}", name, f"allowed are {allowed}", "cells return records only")
-
-
-def expand(
-    params: Mapping[str, Any],
-    points: Sequence[Mapping[str, Any]],
-    arguments: Sequence[str],
-    parser: OverridesParser,
-) -> list[list[str]]:
-    """Every job's overrides: ``points`` × ``params``, the command line replacing both.
-
-    Args:
-        params: key → values separated by commas, swept as a grid.
-        points: combinations that no grid describes; each is crossed with ``params``.
-        arguments: the command line's overrides.
-        parser: reads Hydra's override grammar, quotes included.
-    """
-    jobs: list[list[str]] = []
-    for point in points or [{}]:
-        texts = [f"{key}={value}" for key, value in {**params, **point}.items()]
-        choices: dict[str, list[str]] = {}
-        for override in parser.parse_overrides([*texts, *arguments]):
-            key = override.get_key_element()
-            name = key.lstrip("+")
-            if override.is_sweep_override():
-                values = list(override.sweep_string_iterator())
-            else:
-                values = [override.get_value_element_as_str()]
-            choices[name] = [key if key.startswith("~") else f"{key}={value}" for value in values]
-        jobs += [list(job) for job in product(*choices.values())]
-    return list({tuple(job): job for job in jobs}.values())
 
 
 class GridSweeper(Sweeper):

@@ -25,9 +25,9 @@ from analysis.table3_formulas import ROWS
 from bitpipe.errors import InputError
 from bitpipe.schedule import METHODS
 from experiments.composing import config
+from experiments.composing.grid import expand
 from experiments.composing.sweep import plan
 from experiments.running.local import run_sweep
-from hydra_plugins.bitpipe_local import expand
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FIGURES = (

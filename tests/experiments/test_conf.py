@@ -10,9 +10,9 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
+from experiments.composing.grid import expand
 from experiments.composing.sweep import plan
 from experiments.running.single import size
-from hydra_plugins.bitpipe_local import expand
 
 FILES = sorted((Path(__file__).resolve().parents[2] / "conf" / "experiment").glob("*.yaml"))
 

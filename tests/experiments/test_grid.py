@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from hydra_plugins.bitpipe_local import expand
+from experiments.composing.grid import expand
 
 
 def jobs(params: dict[str, object], points: list[dict[str, object]], *arguments: str) -> list[str]:

@@ -15,8 +15,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.cell import Cell
+from experiments.composing.grid import expand
 from experiments.composing.sweep import Sweep, plan
-from hydra_plugins.bitpipe_local import expand
 
 PAPER = Path(__file__).resolve().parents[2] / "results" / "paper"
 
