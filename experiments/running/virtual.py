@@ -24,6 +24,7 @@ from bitpipe.runtime.clocks.pooling import Measurements, performed
 from bitpipe.runtime.processes.pool import Pool
 from bitpipe.runtime.result import RunResult
 from bitpipe.schedule.action import Kind
+from bitpipe.schedule.costs import ListedCosts
 from bitpipe.simulate.engine import trace
 from experiments.cell import Cell
 from experiments.records.record import Cause, Status
@@ -130,8 +131,8 @@ def _simulated(result: RunResult, links: Links) -> Callable[[Seconds], float]:
     operations = performed(result)
 
     def makespan(seconds: Seconds) -> float:
-        durations = {key: seconds[operation] for key, operation in operations.items()}
-        return trace(result.program, durations, links, result.size).makespan
+        listed = {key: seconds[operation] for key, operation in operations.items()}
+        return trace(result.program, ListedCosts(listed, result.size), links).makespan
 
     return makespan
 
