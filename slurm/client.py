@@ -6,8 +6,10 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import cache
 
 from bitpipe.errors import InputError
@@ -17,36 +19,123 @@ TIMEOUT_S = 30.0
 LOCAL = "hydra/launcher=local runs here"
 
 
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 15.0
+DAEMON = {"sacct": "slurmdbd", "sacctmgr": "slurmdbd"}
+"""Who answers a command, where it is not slurmctld."""
+
+
 class NoAnswer(InputError):
-    """There is no Slurm here, or none that answers."""
+    """There is no Slurm here, or none that answers just now."""
 
 
-def call(*command: str, timeout: float = TIMEOUT_S, stdin: str | None = None) -> str:
-    """Standard output of a client command.
+class NotInstalled(NoAnswer):
+    """There is no such command here; asking again would not help."""
+
+
+@dataclass
+class Patience:
+    """How long a question may be asked again, and who hears of it.
+
+    Attributes:
+        seconds: per question.
+        say: told once per daemon that does not answer, until it does.
+        silent: daemons that were spoken of.
+    """
+
+    seconds: float
+    say: Callable[[str], None]
+    silent: set[str] = field(default_factory=set)
+
+
+_patience: ContextVar[Patience | None] = ContextVar("patience", default=None)
+
+
+@contextmanager
+def patient(seconds: float, say: Callable[[str], None]) -> Iterator[None]:
+    """Within it, every question that gets no answer is asked again, with back-off, for so long.
+
+    Controllers and databases restart, and are busy, for a while; that ends no sweep.
+    """
+    token = _patience.set(Patience(seconds, say))
+    try:
+        yield
+    finally:
+        _patience.reset(token)
+
+
+def call(*command: str, timeout: float = TIMEOUT_S, stdin: str | None = None, again: bool = True) -> str:
+    """Standard output of a client command: the only place that starts one.
+
+    Args:
+        command: program and arguments.
+        timeout: seconds for one try.
+        stdin: its input.
+        again: whether it may be asked twice within :func:`patient`. A submission never is: a job whose
+            acknowledgement was lost is there all the same.
 
     Raises:
-        NoAnswer: the command is not installed, or no controller answers it.
+        NoAnswer: the command is not installed, or no daemon answers it.
         InputError: the command refuses.
     """
+    patience = _patience.get()
+    daemon = DAEMON.get(command[0], "slurmctld")
+    end = time.monotonic() + (patience.seconds if patience else 0.0)
+    pause = FIRST_PAUSE_S
+    while True:
+        try:
+            answer = _once(command, timeout, stdin)
+        except NotInstalled:
+            raise
+        except NoAnswer as error:
+            if patience is None or not again or command[0] == "sbatch" or time.monotonic() + pause > end:
+                raise
+            if daemon not in patience.silent:
+                patience.silent.add(daemon)
+                patience.say(f"{daemon} does not answer ({error.value}: {error.allowed}); asking again")
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+        else:
+            if patience is not None:
+                patience.silent.discard(daemon)
+            return answer
+
+
+def _once(command: Sequence[str], timeout: float, stdin: str | None) -> str:
     if not shutil.which(command[0]):
-        raise NoAnswer("slurm", f"{command[0]} not found", "no Slurm on this machine", LOCAL)
+        raise NotInstalled("slurm", f"{command[0]} not found", "no Slurm on this machine", LOCAL)
+    up = f"is {DAEMON.get(command[0], 'slurmctld')} up?"
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=timeout, input=stdin, env=scrubbed()
         )
     except subprocess.TimeoutExpired as error:
-        problem = f"no answer within {timeout:.0f} s; is slurmctld up?"
+        problem = f"no answer within {timeout:.0f} s; {up}"
         raise NoAnswer("slurm", command[0], problem, f"try: scontrol ping; {LOCAL}") from error
     if done.returncode != 0:
         problem = first_error(done.stderr or done.stdout)
-        if re.search(
-            r"slurm\.conf|config(uration)? (source|file|server)|fetch config", problem, re.IGNORECASE
-        ):
+        if _NO_CONFIGURATION.search(problem):
             raise NoAnswer("slurm", command[0], problem, f"is SLURM_CONF set? {LOCAL}")
-        if re.search(r"unable to contact|connect", problem, re.IGNORECASE):
-            raise NoAnswer("slurm", command[0], problem, f"is slurmctld up? {LOCAL}")
+        # What a query is asked is fixed, so that only these words are about the question.
+        if is_silence(problem) or (command[0] in ("squeue", "sacct") and not _FORGOTTEN.search(problem)):
+            raise NoAnswer("slurm", command[0], problem, f"{up} {LOCAL}")
         raise InputError("slurm", command[0], problem)
     return done.stdout
+
+
+_NO_CONFIGURATION = re.compile(
+    r"slurm\.conf|config(uration)? (source|file|server)|fetch config", re.IGNORECASE
+)
+_FORGOTTEN = re.compile(r"invalid job id|invalid job/step id|no such job", re.IGNORECASE)
+_SILENCE = re.compile(
+    r"unable to (contact|establish)|connect|timed out|zero bytes|backup controller|standby|database|slurmdbd"
+    r"|unexpected message|protocol|communication|temporarily|munge|authenticat|no reason given",
+    re.IGNORECASE,
+)
+
+
+def is_silence(problem: str) -> bool:
+    """Whether a complaint of Slurm's says that a daemon does not answer, and not that it refuses."""
+    return bool(_SILENCE.search(problem))
 
 
 def first_error(text: str) -> str:
@@ -139,112 +228,3 @@ def max_array_size() -> int:
 def accounting() -> bool:
     """Whether sacct can answer."""
     return "slurmdbd" in configuration().get("AccountingStorageType", "") and bool(shutil.which("sacct"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobState:
-    """What Slurm says about one job (one member of an array).
-
-    Attributes:
-        id: ``job`` or ``array_index``.
-        state: ``PENDING``, ``RUNNING``, ``COMPLETED``, ``FAILED``, ``TIMEOUT``, ``NODE_FAIL``, …
-        reason: why it waits, or why it ended.
-        nodes: node list, as Slurm writes it.
-        restarts: times it was requeued.
-    """
-
-    id: str
-    state: str
-    reason: str = ""
-    nodes: str = ""
-    restarts: int = 0
-
-    @property
-    def active(self) -> bool:
-        """It may still produce something."""
-        return self.state in ACTIVE
-
-
-ACTIVE = {
-    "PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD",
-    "REQUEUE_FED", "RESIZING", "SIGNALING", "STAGE_OUT", "SPECIAL_EXIT", "STOPPED", "UNKNOWN",
-}  # fmt: skip
-GONE = "GONE"  # Slurm no longer knows the job
-
-
-def states(ids: Iterable[str]) -> dict[str, JobState]:
-    """State of every job: from the queue, then from accounting where there is one, else ``GONE``."""
-    wanted = list(ids)
-    found = {state.id: state for state in _queue(wanted)}
-    left = [id for id in wanted if id not in found]
-    if left and accounting():
-        found.update({state.id: state for state in _accounted(left)})
-    return {id: found.get(id) or JobState(id=id, state=GONE) for id in wanted}
-
-
-def _bases(ids: Iterable[str]) -> list[str]:
-    return sorted({id.split("_")[0] for id in ids}, key=int)
-
-
-def _queue(ids: list[str]) -> list[JobState]:
-    if not ids:
-        return []
-    # --noheader --array: one line per member; ids unknown to the controller are an error, so ask for all
-    # of this user's jobs and choose.
-    wanted = set(_bases(ids))
-    text = call("squeue", "-h", "-r", "-t", "all", "--me", "-o", "%F|%K|%T|%r|%N|%i")
-    found = []
-    for line in text.splitlines():
-        base, index, state, reason, nodes, _ = line.split("|")
-        if base in wanted:
-            id = base if index == "N/A" else f"{base}_{index}"
-            found.append(JobState(id=id, state=state, reason=reason, nodes=nodes))
-    return found
-
-
-def _accounted(ids: list[str]) -> list[JobState]:
-    text = call("sacct", "-X", "-n", "-P", "-j", ",".join(_bases(ids)), "-o", "JobID,State,Reason,NodeList")
-    found = []
-    for line in text.splitlines():
-        id, state, reason, nodes = line.split("|")
-        who = re.search(r"by (\d+)", state)
-        note = f"by user {who[1]}" if who else reason
-        found.append(JobState(id=id, state=state.split()[0], reason=note, nodes=nodes))
-    return found
-
-
-def details(id: str) -> dict[str, str]:
-    """``scontrol show job`` as pairs; empty when the controller has forgotten it."""
-    try:
-        text = call("scontrol", "-o", "show", "job", id)
-    except InputError:
-        return {}
-    return dict(pair.split("=", 1) for pair in text.split() if "=" in pair)
-
-
-ACCOUNTING_DELAY_S = 20.0
-"""How long accounting may lag behind the controller before its silence counts as an answer."""
-
-
-def earlier(id: str) -> JobState | None:
-    """How the previous run of a requeued job ended, from accounting; None where that is not known.
-
-    The controller requeues a job before accounting has heard of it, so an empty answer is asked again.
-    """
-    if not accounting():
-        return None
-    until = time.monotonic() + ACCOUNTING_DELAY_S
-    while not (ended := _earlier_runs(id)):
-        if time.monotonic() > until:
-            return None
-        time.sleep(0.5)
-    _, state, reason, nodes = ended[-1]
-    return JobState(id=id, state=state.split()[0], reason=reason, nodes=nodes)
-
-
-def _earlier_runs(id: str) -> list[list[str]]:
-    text = call("sacct", "-X", "-n", "-P", "-D", "-j", id, "-o", "JobID,State,Reason,NodeList")
-    rows = [line.split("|") for line in text.splitlines()]
-    return [
-        row for row in rows if row[0] == id and row[1].split()[0] in ("NODE_FAIL", "PREEMPTED", "REQUEUED")
-    ]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bitpipe.errors import InputError
+from experiments.records.store import NotWritten
 
 EXAMPLES = """\
 SWEEP is an experiment (its newest sweep), a stamp, or experiment/stamp; left out, the newest of all.
@@ -20,17 +21,28 @@ SWEEP is an experiment (its newest sweep), a stamp, or experiment/stamp; left ou
 """
 
 
+PATIENCE_S = 60.0
+"""How long a command about a sweep asks again where Slurm does not answer."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run one command; the exit status: 0, 1 something failed, 2 bad input, 130 Ctrl-C."""
     options = _parser().parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.run
+    from slurm import client
+
     try:
-        return run(options)
-    except InputError as error:
+        with client.patient(PATIENCE_S if "sweep" in options else 0.0, _warn):
+            return run(options)
+    except (InputError, NotWritten) as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _warn(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -125,7 +137,9 @@ def _add_cancel(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _cancel(options: argparse.Namespace) -> int:
+    from bitpipe.words import counted
     from slurm import client
+    from slurm import jobs as slurm_jobs
     from slurm.folder import find
     from slurm.show import one_cell
 
@@ -134,13 +148,13 @@ def _cancel(options: argparse.Namespace) -> int:
     if options.cell:
         cell = one_cell(folder, options.cell)
         jobs = [job for job in jobs if cell in job.cells]
-    states = client.states(job.job for job in jobs)
+    states = slurm_jobs.states(job.job for job in jobs)
     active = [id for id, state in states.items() if state.active]
     if active:
         # A whole array by its own number: one short command, however many members it has.
         whole = not options.cell
         client.call("scancel", *(sorted({id.split("_")[0] for id in active}) if whole else active))
-    print(f"cancelled {len(active)} of {len(jobs)} jobs of {folder.name}")
+    print(f"cancelled {len(active)} of {counted(len(jobs), 'job')} of {folder.name}")
     return 0
 
 
@@ -160,7 +174,7 @@ def _add_collect(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _collect(options: argparse.Namespace) -> int:
     from slurm.folder import SweepFolder, find
-    from slurm.settle import look
+    from slurm.settle import Collector
     from slurm.show import report
     from slurm.watch import follow
 
@@ -174,7 +188,10 @@ def _collect(options: argparse.Namespace) -> int:
             print(f"{name}: no sweep of its own; its cells were finished, or are another sweep's")
     worst = 0
     for folder in folders or [find(options.results, None)]:
-        states = follow(folder, lambda line: print(line, flush=True)) if options.wait else look(folder)
+        if options.wait:
+            states = follow(folder, lambda line: print(line, flush=True))
+        else:
+            states = Collector(folder).to_the_end()
         worst = max(worst, report(folder, states))
     return worst
 
@@ -186,7 +203,8 @@ def _add_requeue(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = _of_sweep(commands, "requeue", "submit cells again, with the sweep's own code", _requeue)
     parser.add_argument(
         "--only", default="failed,missing,timeout", metavar="STATES",
-        help="failed, oom, missing (no result: cancelled too), timeout; several with commas",
+        help="failed, oom, timeout, invalid, cancelled, preempted, missing (no result: the last two, too); "
+        "several with commas",
     )  # fmt: skip
     parser.add_argument("--site", help="site file; the sweep's by default")
     parser.add_argument("--minutes-per-cell", type=float, help="instead of the site's")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.records.store import write_json
-from slurm import client, plan, preflight, site, snapshot
+from slurm import client, jobs, plan, preflight, site, snapshot
 from slurm.folder import SweepFolder
 from slurm.quota import space
 
@@ -198,7 +198,7 @@ def _run(folder: SweepFolder, where: site.Site, *, nodes: int, timeout: float) -
         if answer.exists():
             found: dict[str, Any] = json.loads(answer.read_text())
             return {**found, "waited": time.monotonic() - begin}
-        state = client.states([job.job_id])[job.job_id]
+        state = jobs.states([job.job_id])[job.job_id]
         if not state.active and not answer.exists():
             time.sleep(1)  # a shared file system may lag behind
             if not answer.exists():
@@ -207,7 +207,7 @@ def _run(folder: SweepFolder, where: site.Site, *, nodes: int, timeout: float) -
                     "fix": _log_of(job),
                 }
         time.sleep(0.5)
-    state = client.states([job.job_id])[job.job_id]
+    state = jobs.states([job.job_id])[job.job_id]
     client.call("scancel", job.job_id)
     return {
         "problem": f"job {job.job_id} is {state.state} after {timeout:.0f} s ({state.reason})",

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from experiments.records.store import NotWritten
 from experiments.running.block import Block
-from slurm import client
 from slurm.folder import Submitted, SweepFolder
+from slurm.jobs import states as states_of
 from slurm.journal import Journal
 
 LOCK = ".submitting"
@@ -59,7 +59,7 @@ def in_flight(results: Path, blocks: Sequence[Block]) -> list[Flight]:
     folders = [SweepFolder(path.parent) for path in (results / "slurm").glob("*/*/jobs.jsonl")]
     folders.sort(key=lambda folder: folder.path.name, reverse=True)
     open_jobs = [(folder, job) for folder in folders for job in _open_jobs(folder, asked.keys())]
-    states = client.states(job.job for _, job in open_jobs) if open_jobs else {}
+    states = states_of(job.job for _, job in open_jobs) if open_jobs else {}
     found: dict[Path, dict[str, str]] = {}
     for folder, job in open_jobs:
         if not states[job.job].active:

@@ -6,12 +6,15 @@ taken: by Slurm), ``interrupted`` (signal, reason), ``preflight`` (verdict), ``f
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from experiments.records.store import NotWritten
 
 
 @dataclass(frozen=True)
@@ -25,14 +28,26 @@ class Journal:
         return self.folder / "journal.jsonl"
 
     def write(self, event: str, **facts: Any) -> None:
-        """Append one event, at once."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Append one event, at once.
+
+        Raises:
+            NotWritten: the file system refuses.
+        """
         line = json.dumps({"time": time.time(), "event": event, **facts}) + "\n"
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(descriptor, line.encode())
-        finally:
-            os.close(descriptor)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                os.write(descriptor, line.encode())
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise NotWritten(self.path, error.strerror or str(error)) from error
+
+    def refresh(self) -> None:
+        """Make a network file system look whether the journal is there: it remembers that it was not."""
+        with contextlib.suppress(OSError):
+            list(self.folder.iterdir())
 
     def events(self) -> list[dict[str, Any]]:
         """Every event so far; a half-written line is left out."""
@@ -47,6 +62,16 @@ class Journal:
             except json.JSONDecodeError:
                 continue
         return found
+
+    def finished(self) -> bool:
+        """The job, or :mod:`slurm.settle` after it, has said that nothing more will come."""
+        events = self.events()
+        return bool(events) and events[-1]["event"] == "finish"
+
+    def nodes(self) -> str:
+        """Where the job last started, empty if it never did."""
+        starts = [event for event in self.events() if event["event"] == "start"]
+        return str(starts[-1].get("nodes", "")) if starts else ""
 
     def ended(self) -> dict[str, str]:
         """Cell → status of its last attempt that ended in this job."""

@@ -13,7 +13,6 @@ import os
 import re
 import secrets
 import selectors
-import signal
 import socket
 import subprocess
 import threading
@@ -28,13 +27,29 @@ from bitpipe.errors import InputError
 from bitpipe.runtime.processes.failure import Death, RankFailure, Report
 from bitpipe.runtime.processes.pool import Describe
 from bitpipe.runtime.result import Cause
+from experiments.records.record import Cause as RecordCause
 from experiments.running.ranks import ReportingPool
-from slurm import client, plan
+from slurm import client, jobs, plan, step_words
 from slurm.rendezvous import KEY
-from slurm.verdict import MEMORY
+from slurm.verdict import signal_name
 
 _ENTRIES = 3  # of the board, per rank
 _LAST_WORDS = 2.0  # seconds that srun gets to say how a task ended
+_GOODBYE = 10.0  # seconds that ranks get to leave by themselves
+_START_AGAIN_S = 600.0  # for so long a step is started again where only the controller was away
+_SLURMD_TIMEOUT = 300  # Slurm's default: seconds after which a silent node counts as dead
+
+
+class NodeLost(BaseException):
+    """A node of the job is dead: no cell is to blame, and Slurm will take the job away.
+
+    Attributes:
+        cause: names the node, and a rank on it.
+    """
+
+    def __init__(self, nodes: str, rank: int | None) -> None:
+        self.cause = RecordCause(kind="node", message=f"node {nodes} failed", rank=rank)
+        super().__init__(self.cause.message)
 
 
 @dataclass
@@ -58,7 +73,8 @@ class RemoteTask:
 
     @property
     def exitcode(self) -> int:
-        return self.step.exit_of(self.rank)
+        code = self.step.exit_of(self.rank)
+        return 1 if code is None else code
 
     def kill(self) -> None:
         self.step.end()
@@ -77,6 +93,8 @@ class Step:
         self._listener = Listener(("0.0.0.0", 0), backlog=2 * ranks, authkey=(key := secrets.token_bytes(24)))
         host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
         address = f"{host}:{self._listener.address[1]}"
+        self._before = log.stat().st_size if log.exists() else 0  # what an earlier start of the job said
+        self._last_words: float | None = None
         with open(log, "ab") as out:
             self.process = subprocess.Popen(
                 [*command, "-m", "slurm.rank", address],
@@ -90,13 +108,14 @@ class Step:
         self.pipes: dict[int, Connection] = {}
         self.lines: dict[int, Connection] = {}
         self.pids: dict[int, int] = {}
+        self.nodes: dict[int, str] = {}
         self.ahead: dict[int, float] = {}  # time of day minus the rank's own clock
 
     def gather(self, seconds: float) -> None:
         """Wait until every task has connected twice: to be called, and to show where it is.
 
         Raises:
-            RankFailure: srun ended, or not all tasks came in time.
+            NotStarted: srun ended, or not all tasks came in time.
         """
         accepted = threading.Thread(target=self._accept, daemon=True)
         accepted.start()
@@ -105,47 +124,60 @@ class Step:
             accepted.join(0.1)
             if self.process.poll() is not None or time.monotonic() > end:
                 missing = sorted(set(range(self.ranks)) - set(self.lines))
-                why = "srun ended" if self.process.poll() is not None else f"not there after {seconds:.0f} s"
-                last = self.said()[-1:] or ["no output"]
-                cause = Cause(
-                    kind="slurm", message=f"ranks {missing} did not start: {why}: {last[0]}", rank=missing[0]
-                )
-                raise RankFailure("oom" if MEMORY.search(last[0]) else "failed", cause, 0)
+                over = "srun ended" if self.process.poll() is not None else f"not there after {seconds:.0f} s"
+                raise NotStarted(missing, over)
+        threading.Thread(target=self._hang_up, daemon=True).start()
+
+    def _hang_up(self) -> None:
+        """Without srun there are no tasks, whatever a dead machine's connections look like."""
+        self.process.wait()
+        time.sleep(_LAST_WORDS)  # those that still can have hung up themselves, in order
+        self._shut(self.lines)
 
     def _accept(self) -> None:
         here = socket.gethostname()
         while len(self.pipes) < self.ranks or len(self.lines) < self.ranks:
             try:
                 connection = self._listener.accept()
-                rank, purpose, pid, host, self.name, ahead = connection.recv()
+                _keep_alive(connection)
+                rank, purpose, pid, host, node, self.name, ahead = connection.recv()
             except (OSError, EOFError, multiprocessing.AuthenticationError):
                 if self.process.poll() is not None:
                     return
                 continue
             (self.pipes if purpose == "call" else self.lines)[rank] = connection
             self.pids[rank] = pid if host == here else 0
+            self.nodes[rank] = node
             self.ahead[rank] = ahead
 
     def said(self) -> list[str]:
         """srun's own lines."""
-        return [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        text = self.log.read_bytes()[self._before :].decode(errors="replace")
+        return [line for line in text.splitlines() if line.strip()]
 
-    def exit_of(self, rank: int) -> int:
-        """How a task ended, from what srun says: minus a signal's number, or an exit status."""
-        end = time.monotonic() + _LAST_WORDS
+    def exit_of(self, rank: int) -> int | None:
+        """How a task ended, from what srun says: minus a signal's number, or an exit status.
+
+        None if it says nothing within a moment, which all tasks share.
+        """
+        self._last_words = self._last_words or time.monotonic() + _LAST_WORDS
         while True:
-            code = exit_code(self.said(), rank)
-            if code is not None or time.monotonic() > end:
-                return 1 if code is None else code
+            code = step_words.exit_code(self.said(), rank)
+            if code is not None or time.monotonic() > self._last_words:
+                return code
             time.sleep(0.05)
+
+    def leave(self) -> None:
+        """Let idle tasks end by themselves, so that nothing in a good run's log looks like an accident."""
+        self._shut(self.pipes)
+        self._gone(_GOODBYE)
 
     def end(self) -> None:
         """Stop every task, whatever state it is in."""
         if self.process.poll() is not None:
             return
-        for connection in (*self.pipes.values(), *self.lines.values()):
-            with contextlib.suppress(OSError):
-                socket.socket(fileno=os.dup(connection.fileno())).shutdown(socket.SHUT_RDWR)
+        self._shut(self.pipes)
+        self._shut(self.lines)
         self.process.terminate()
         if self._gone(3.0):
             return
@@ -155,6 +187,11 @@ class Step:
         if not self._gone(10.0):
             self.process.kill()
             self.process.wait()
+
+    def _shut(self, connections: Mapping[int, Connection]) -> None:
+        for connection in connections.values():
+            with contextlib.suppress(OSError):
+                socket.socket(fileno=os.dup(connection.fileno())).shutdown(socket.SHUT_RDWR)
 
     def _gone(self, seconds: float) -> bool:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -166,6 +203,27 @@ class Step:
         self._listener.close()
         for connection in (*self.pipes.values(), *self.lines.values()):
             connection.close()
+
+
+class NotStarted(Exception):
+    """Tasks of a step are missing.
+
+    Attributes:
+        missing: their ranks.
+    """
+
+    def __init__(self, missing: list[int], why: str) -> None:
+        self.missing = missing
+        super().__init__(f"ranks {missing} did not start: {why}")
+
+
+def _keep_alive(connection: Connection) -> None:
+    """Notice within half a minute that a machine is dead that could not close its connections."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, option):
+                one.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 class SlurmPool(ReportingPool):
@@ -181,34 +239,87 @@ class SlurmPool(ReportingPool):
         super().__init__(request.nodes * request.tasks_per_node, start_limit=300.0)
         self._command, self._folder = command, folder
         self._step: Step | None = None
+        self._read: dict[Path, int] = {}  # of the ranks' files, by earlier steps
+        self._idle = False
 
     def start(self) -> None:
-        """Start the step, unless it is up.
+        """Start the step, unless it is up; again where only the controller does not answer.
 
         Raises:
             RankFailure: its tasks do not come up.
+            NodeLost: because a node is dead.
         """
         if self._step is not None:
             return
+        end, pause = time.monotonic() + _START_AGAIN_S, client.FIRST_PAUSE_S
+        while True:
+            try:
+                self._start()
+                return
+            except NotStarted as error:
+                said, failure = self._step_said(), self._not_started(error)
+                self.close()
+                if not any(client.is_silence(line) for line in said) or time.monotonic() > end:
+                    raise failure from error
+            except BaseException:
+                self.close()
+                raise
+            print(f"{failure.cause.message}; starting again", flush=True)
+            time.sleep(pause)
+            pause = min(2 * pause, client.LONGEST_PAUSE_S)
+
+    def _start(self) -> None:
         self.generation += 1
         for rank in range(self.ranks):
             (self._folder / f"rank{rank}").mkdir(parents=True, exist_ok=True)
         where = str(self._folder / "rank%t")
+        self._read = {file: file.stat().st_size for file in self._folder.glob("rank*/err.txt")}
         command = self._command(f"{where}/out.txt", f"{where}/err.txt")
         self._board = multiprocessing.RawArray("q", _ENTRIES * self.ranks)
         log = self._folder / f"step{self.generation}.txt"
         self._step = Step(command, self.ranks, log, os.environ)
-        try:
-            self._step.gather(self._start_limit)
-            self._pipes = [self._step.pipes[rank] for rank in range(self.ranks)]
-            self._processes = self._watched(self._step)  # type: ignore[assignment]
-            self._settle_world()
-        except BaseException:
-            self.close()
-            raise
+        self._step.gather(self._start_limit)
+        self._pipes = [self._step.pipes[rank] for rank in range(self.ranks)]
+        self._processes = self._watched(self._step)  # type: ignore[assignment]
+        self._settle_world()
+        self._idle = True
+
+    def _not_started(self, error: NotStarted) -> RankFailure:
+        """Whom to blame: the task that a signal hit takes its cell along only, else no cell can run.
+
+        Raises:
+            NodeLost: a node is dead.
+        """
+        said, words = self._step_said(), self._words()
+        if node := step_words.node_failure(said) or ", ".join(jobs.failed_nodes(_job_nodes())):
+            raise NodeLost(node, error.missing[0])
+        if line := step_words.memory([*said, *words], self._step.name if self._step else ""):
+            cause = Cause(kind="memory", message=f"{error}: {line}", rank=error.missing[0])
+            return RankFailure("failed", cause, 0)
+        if found := step_words.struck(said):
+            name = signal_name(found[1])
+            message = f"rank {found[0]}: killed by {name} while it started"
+            return RankFailure("failed", Cause(kind="signal", message=message, rank=found[0], signal=name), 0)
+        message = f"{error}: {step_words.reason(said, words)}"
+        return RankFailure("failed", Cause(kind="slurm", message=message, rank=error.missing[0]), -1)
+
+    def call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """As :meth:`bitpipe.runtime.processes.pool.Pool.call`.
+
+        Raises:
+            RankFailure: see there.
+            NodeLost: a node is dead.
+        """
+        self._idle = False
+        value = super().call(function, *arguments, **options)
+        self._idle = True
+        return value
 
     def close(self) -> None:
-        """Stop every rank at once."""
+        """Stop every rank: at once, unless they only wait for work."""
+        if self._step is not None and self._idle:
+            self._step.leave()
+        self._idle = False
         super().close()
         if self._step is not None:
             self._step.close()
@@ -231,24 +342,73 @@ class SlurmPool(ReportingPool):
             RankFailure: always.
         """
         assert self._step is not None
-        ahead = self._step.ahead
-        reports = [replace(report, time=report.time + ahead[report.rank]) for report in reports]
-        said = next((line for line in self._words() if MEMORY.search(line)), None)
+        step = self._step
+        spoken = {report.rank for report in reports}
+        silent = [d.rank for d in deaths if d.rank not in spoken and step.exit_of(d.rank) is None]
+        if silent and (node := self._dead_node(step, silent)):
+            raise NodeLost(node, silent[0])
+        reports = [replace(report, time=report.time + step.ahead[report.rank]) for report in reports]
+        deaths = [replace(death, code=step.exit_of(death.rank) or death.code) for death in deaths]
         try:
             super()._raise(reports, deaths, describe)
         except RankFailure as failure:
-            if said is None or failure.status == "oom":
+            line = step_words.memory([*step.said(), *self._words()], step.name)
+            if not line or failure.cause.signal != "SIGKILL":
                 raise
-            cause = Cause(kind="memory", message=f"{failure.cause.message}: {said}", rank=failure.cause.rank)
-            raise RankFailure("oom", cause, failure.job) from failure
+            message = f"{failure.cause.message}: the host's memory: {line}"
+            cause = Cause(kind="memory", message=message, rank=failure.cause.rank)
+            raise RankFailure("failed", cause, failure.job) from failure
+
+    def _stop(self, *arguments: Any) -> None:
+        """Ranks are silent: because a node is dead, if Slurm says so.
+
+        Raises:
+            RankFailure: else.
+            NodeLost: a node is dead.
+        """
+        if nodes := jobs.failed_nodes(_job_nodes()):
+            raise NodeLost(", ".join(nodes), None)
+        super()._stop(*arguments)
+
+    def _dead_node(self, step: Step, silent: list[int]) -> str:
+        """The nodes of ranks that went without a word from anybody, if they are dead.
+
+        Slurm needs a while to know that; until it does, nothing is known.
+        """
+        nodes = ",".join(sorted({step.nodes[rank] for rank in silent}))
+        end = time.monotonic() + _slurmd_timeout() + 30
+        while time.monotonic() < end:
+            if found := step_words.node_failure(step.said()) or ", ".join(jobs.failed_nodes(nodes)):
+                return found
+            if any(step_words.exit_code(step.said(), rank) is not None for rank in silent):
+                return ""
+            time.sleep(1)
+        return ""
+
+    def _step_said(self) -> list[str]:
+        return self._step.said() if self._step is not None else []
 
     def _words(self) -> list[str]:
-        """What srun and the step daemons said, in the step's and the ranks' files."""
-        assert self._step is not None
-        lines = self._step.said()
-        for file in self._folder.glob("rank*/err.txt"):
-            lines += [line for line in file.read_text(errors="replace").splitlines() if "slurmstepd" in line]
-        return lines
+        """What the step daemons, and tasks that did not start, said in the ranks' files during this step."""
+        lines = []
+        for file in sorted(self._folder.glob("rank*/err.txt")):
+            text, before = file.read_bytes(), self._read.get(file, 0)
+            new = text[before:] if len(text) >= before else text  # srun may have begun the file anew
+            lines += new.decode(errors="replace").splitlines()
+        return [line for line in lines if line.strip()]
+
+
+def _job_nodes() -> str:
+    return os.environ.get("SLURM_JOB_NODELIST", "")
+
+
+def _slurmd_timeout() -> int:
+    try:
+        said = client.configuration().get("SlurmdTimeout", "")
+    except InputError:
+        said = ""
+    found = re.match(r"\d+", said)
+    return min(int(found[0]) if found else _SLURMD_TIMEOUT, 2 * _SLURMD_TIMEOUT)
 
 
 def _show(lines: dict[int, Connection], ends: dict[int, int], board: Any) -> None:
@@ -266,45 +426,3 @@ def _show(lines: dict[int, Connection], ends: dict[int, int], board: Any) -> Non
                     selector.unregister(key.fileobj)
                     left.discard(rank)
                     os.close(ends[rank])
-
-
-_ENDED = re.compile(r"error: \S+: tasks? ([\d,-]+): (.+)")
-_NAMES = {
-    "Killed": signal.SIGKILL,
-    "Terminated": signal.SIGTERM,
-    "Segmentation fault": signal.SIGSEGV,
-    "Aborted": signal.SIGABRT,
-    "Bus error": signal.SIGBUS,
-    "Floating point exception": signal.SIGFPE,
-    "Illegal instruction": signal.SIGILL,
-    "User defined signal 1": signal.SIGUSR1,
-    "User defined signal 2": signal.SIGUSR2,
-    "Hangup": signal.SIGHUP,
-    "Interrupt": signal.SIGINT,
-}
-
-
-def exit_code(lines: list[str], rank: int) -> int | None:
-    """How srun says that a task ended: minus a signal's number, an exit status, None if it does not."""
-    for line in lines:
-        found = _ENDED.search(line)
-        if not found or rank not in _numbers(found[1]):
-            continue
-        status = re.search(r"Exited with exit code (\d+)", found[2])
-        if status:
-            return int(status[1])
-        for name, number in _NAMES.items():
-            if found[2].startswith(name):
-                return -number
-        return 1
-    return None
-
-
-def _numbers(text: str) -> set[int]:
-    """Slurm's ``0,2-3`` as numbers."""
-    found: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit():
-            found |= set(range(int(first), int(last or first) + 1))
-    return found

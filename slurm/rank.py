@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
 def _connect(host: str, port: int, key: bytes, task: Task, purpose: str, step: str) -> Connection:
     connection = Client((host, port), authkey=key)
     ahead = time.time() - time.monotonic()  # machines agree on the time of day only
-    connection.send((task.rank, purpose, os.getpid(), socket.gethostname(), step, ahead))
+    connection.send((task.rank, purpose, os.getpid(), socket.gethostname(), task.host, step, ahead))
     return connection
 
 

@@ -9,7 +9,7 @@ from bitpipe.errors import choose
 from experiments.running.block import Block
 from slurm import client, site, submit
 from slurm.folder import SweepFolder
-from slurm.settle import ONLY, CellState, look
+from slurm.settle import ONLY, CellState, Collector
 from slurm.show import report
 from slurm.watch import follow
 
@@ -43,7 +43,7 @@ def requeue(
     Raises:
         InputError: an unknown state, or Slurm refuses.
     """
-    cells = wanted_cells(look(folder), only)
+    cells = wanted_cells(Collector(folder).to_the_end(), only)
     if not cells:
         print(f"{folder.name}: no cell is {only.replace(',', ' or ')}")
         return 0

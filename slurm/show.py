@@ -40,12 +40,22 @@ def report(folder: SweepFolder, states: Sequence[CellState]) -> int:
     without = [state for state in states if state.state not in {str(status) for status in FINISHED}]
     for state in without:
         print(f"  {state.cell} {state.name} (job {state.job}): {state.state}: {state.note}")
-    lost = [state for state in without if not state.waiting]
+    lost = [state for state in without if not state.waiting and state.state != "held"]
     if lost:
         states_of = {state.state for state in lost}
-        only = ",".join(name for name, members in ONLY.items() if members & states_of)
+        only = ",".join(_covering(states_of))
         print(f"run them again: python -m slurm requeue {folder.arguments} --only {only}")
     return 1 if without else 0
+
+
+def _covering(states: set[str]) -> list[str]:
+    """Names for ``--only`` that stand for all of these states, none twice."""
+    names = []
+    for name, members in ONLY.items():
+        if members & states:
+            names.append(name)
+            states = states - members
+    return names
 
 
 def one_cell(folder: SweepFolder, start: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import signal
 import sys
 import time
@@ -253,6 +254,8 @@ def facts(
     shown = {**asdict(site), "environment": sorted(site.environment)}
     return {
         "experiment": experiment,
+        "cluster": client.configuration().get("ClusterName"),
+        "user": getpass.getuser(),
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "revision": revision.revision,
         "dirty": revision.dirty,

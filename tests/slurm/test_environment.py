@@ -11,7 +11,7 @@ import pytest
 from cluster_user import TWO_RANKS, User
 from some_blocks import block
 
-from slurm import client, plan, submit
+from slurm import client, jobs, plan, submit
 from slurm.environment import KEPT, scrubbed
 from slurm.folder import SweepFolder
 from slurm.site import Site
@@ -105,7 +105,7 @@ def test_a_sweep_from_such_a_shell_runs_as_the_site_file_says(user: User) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
     (job,) = user.folder.jobs()
     assert job.request.minutes == 4
-    found = client.details(job.job)
+    found = jobs.details(job.job)
     assert (found["Partition"], found["TimeLimit"], found["Requeue"]) == ("main", "00:04:00", "0")
     (cell,) = user.folder.names
     assert [record.status for record in user.records(cell)] == ["ok"]

@@ -9,7 +9,7 @@ import pytest
 from cluster_user import TWO_RANKS, User, wait_for
 
 from experiments.records.record import Record, Status
-from slurm.client import details
+from slurm.jobs import details
 from slurm.testcluster import TestCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(900)]
@@ -84,7 +84,8 @@ def test_every_failure_has_its_status_and_first_cause_and_the_others_finish(
     assert ended(KILLED).status is Status.FAILED
     assert (ended(KILLED).cause.rank, ended(KILLED).cause.signal) == (1, "SIGKILL")
 
-    assert ended(MEMORY).status is Status.OOM
+    assert ended(MEMORY).status is Status.FAILED  # of the host: no result
+    assert ended(MEMORY).cause.kind == "memory"
 
     assert ended(SLOW).status is Status.TIMEOUT
     assert "time limit" in ended(SLOW).cause.message
@@ -97,10 +98,10 @@ def test_every_failure_has_its_status_and_first_cause_and_the_others_finish(
     assert ended(NODE, 2).status is Status.OK
 
     assert "[8/8]" in text
-    assert "3 ok, 2 failed, 1 oom, 1 timeout, 1 cancelled" in text
+    assert "3 ok, 3 failed, 1 timeout, 1 cancelled" in text
 
     broken.settings()  # mended
     again = broken.slurm("requeue", "--only", "failed")
-    assert "5 ok, 1 oom, 1 timeout, 1 cancelled" in again.stdout
+    assert "6 ok, 1 timeout, 1 cancelled" in again.stdout
     attempts = {seed: len(broken.records(cell[seed])) for seed in SEEDS}
-    assert attempts == {**dict.fromkeys(SEEDS, 1), RAISES: 2, KILLED: 2, PREEMPTED: 2, NODE: 2}
+    assert attempts == {**dict.fromkeys(SEEDS, 1), RAISES: 2, KILLED: 2, MEMORY: 2, PREEMPTED: 2, NODE: 2}

@@ -8,9 +8,9 @@ import pytest
 from some_blocks import block
 
 from experiments.composing.settings import RunSettings
-from slurm import client, show
-from slurm.client import JobState
+from slurm import jobs, show
 from slurm.folder import Submitted, SweepFolder
+from slurm.jobs import JobState
 from slurm.journal import Journal
 from slurm.plan import Request
 from slurm.requeue import wanted_cells
@@ -41,8 +41,8 @@ def taken(tmp_path: Path) -> SweepFolder:
 def test_a_cell_that_was_taken_away_waits_until_its_job_has_gone(
     taken: SweepFolder, monkeypatch: pytest.MonkeyPatch, slurm: str, state: str, waiting: bool
 ) -> None:
-    monkeypatch.setattr(client, "states", lambda ids: {id: JobState(id=id, state=slurm) for id in ids})
-    (found,) = look(taken, write=False)
+    monkeypatch.setattr(jobs, "states", lambda ids: {id: JobState(id=id, state=slurm) for id in ids})
+    (found,) = look(taken)
     assert (found.state, found.waiting) == (state, waiting)
 
 
