@@ -173,7 +173,7 @@ def test_submit_and_return_then_cancel_then_run_the_missing_again_as_the_sweep_w
     assert done.returncode == 0
     assert "python -m slurm status" in done.stdout
     (cell,) = user.folder.names
-    assert "cancelled 1 of 1 jobs" in user.slurm("cancel", "--cell", cell[:5]).stdout
+    assert "cancelled 1 of 1 job of" in user.slurm("cancel", "--cell", cell[:5]).stdout
     assert "cancelled 1 of 2 jobs" in user.slurm("cancel").stdout  # the canary
     wait_for(lambda: look(user.folder)[0].state == "cancelled", seconds=60)
     assert "1 cancelled" in user.slurm("collect").stdout
