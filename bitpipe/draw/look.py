@@ -28,7 +28,13 @@ INK, PAPER, IDLE, SYNC_FILL, TIE_FILL, STEP_FILL = (
     "#8c8c8c",
     "#5a5a5a",
 )
-WORDS = {Kind.F: "forward", Kind.B: "backward", Kind.I: "input gradient", Kind.W: "weight gradient"}
+WORDS = {
+    Kind.F: "forward",
+    Kind.B: "backward",
+    Kind.I: "input gradient",
+    Kind.W: "weight gradient",
+    Kind.R: "recomputation",
+}
 _FURTHER = 25.0
 """Degrees between pipes 0 and 2, 1 and 3, … where there are more than two."""
 # (kind, pipe) → hue in degrees of OKLCH.
@@ -41,6 +47,8 @@ _HUES = {
     (Kind.I, 1): 15.0,
     (Kind.W, 0): 130.0,
     (Kind.W, 1): 310.0,
+    (Kind.R, 0): 280.0,
+    (Kind.R, 1): 220.0,
 }
 
 
@@ -74,7 +82,7 @@ def look(action: Action, chunk: int, chunks: int) -> Look:
         hatch=oklch(min(lightness + HATCH, 1.0), 0.03, hue),
         ink=INK,
         up=action.pipe % 2 == UP,
-        bands={Kind.F: 0, Kind.B: 1, Kind.I: 1, Kind.W: 2}[action.kind],
+        bands={Kind.F: 0, Kind.B: 1, Kind.I: 1, Kind.W: 2, Kind.R: 2}[action.kind],
     )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from bitpipe.draw.look import WORDS
 from bitpipe.draw.panel import UNIT, Panel
 from bitpipe.errors import InputError
 from bitpipe.schedule.action import UP, Action
@@ -139,8 +140,7 @@ def _tick(per_column: float) -> float:
 
 def _legend(panel: Panel, scale: str, *, numbers: bool = True) -> list[str]:
     kinds = {str(event.action.kind): None for event in panel.timeline.compute}
-    words = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
-    keys = [f"{kind} {words[kind]}" for kind in words if kind in kinds]
+    keys = [f"{kind} {word}" for kind, word in WORDS.items() if kind in kinds]
     if panel.placement.bidirectional:
         more = len(panel.placement.routes) > 2
         keys.append("small letters: pipes u, p3, …" if more else "small letters: up pipe")

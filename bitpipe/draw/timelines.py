@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from bitpipe.draw.look import IDLE, INK, PAPER, SYNC_FILL, TIE_FILL, Look, look, words
+from bitpipe.draw.look import IDLE, INK, PAPER, SYNC_FILL, TIE_FILL, WORDS, Look, look, words
 from bitpipe.draw.panel import GRADIENT_SYNC, Panel, time_label
 from bitpipe.draw.sheet import EDGE, LEFT, RIGHT, TITLE, Part, sheet, text_width
 from bitpipe.errors import InputError
@@ -169,7 +169,7 @@ class LegendPart:
     def _columns(self) -> list[list[tuple[Look | str, str]]]:
         both = any(panel.placement.bidirectional for panel in self.panels)
         chunks = max(panel.placement.chunks for panel in self.panels)
-        order = [Kind.F, Kind.B, Kind.I, Kind.W]
+        order = [*WORDS]
         seen = {
             (order.index(event.action.kind), event.action.pipe, panel.chunk(event.action))
             for panel in self.panels

@@ -15,18 +15,19 @@ from bitpipe.models.micro_batch import MicroBatch
 from bitpipe.models.transformer import Chunk
 from bitpipe.runtime.clocks.clock import Clock, DeadlineClock, Nominal
 from bitpipe.runtime.clocks.operations import fuses
-from bitpipe.runtime.plan import COLLECTIVES, Message, Plan, message_of
+from bitpipe.runtime.plan import Message, Plan, message_of
 from bitpipe.runtime.processes.world import Board
 from bitpipe.runtime.training.backward import DeferredWeights, backward, backward_input
 from bitpipe.runtime.training.fused_gradient import fuse
 from bitpipe.runtime.training.gradients import Gradients
 from bitpipe.runtime.training.stash import Stash
 from bitpipe.runtime.transport.mailbox import Mailbox, Sent
-from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.action import COLLECTIVES, Action, Kind
 from bitpipe.schedule.costs import WORTH
+from bitpipe.schedule.effects import EFFECTS, RECEIVES, WAITS, Item, keeps
 from bitpipe.schedule.program import Instruction
 
-_BLOCKING = (Kind.WAIT_F, Kind.WAIT_B, Kind.STEP)
+_BLOCKING = (*WAITS, Kind.STEP)
 Step = tuple[Callable[[Any], None], Any, int]
 
 
@@ -103,9 +104,9 @@ class Interpreter(ABC):
         if message is None:
             return self._work(at, action), (at, action), mark
         tag, rank = plan.tag(message), plan.peer(peer)
-        if kind in (Kind.RECV_F, Kind.RECV_B):
+        if kind in RECEIVES:
             return self._recv, (slot, rank, tag), mark
-        if kind in (Kind.WAIT_F, Kind.WAIT_B):
+        if kind in WAITS:
             return self._wait, (slot, tag, message, self._releases.get(at, ())), mark
         return self._send, (at, message, rank, tag, self._links.between(plan.rank, rank)), mark
 
@@ -156,6 +157,7 @@ class Trainer(Interpreter):
         self._chunks = chunks
         self._gradients = gradients
         self._batches: Mapping[int, MicroBatch] = {}
+        self._inputs: dict[tuple[int, int], Tensor | None] = {}  # of forwards to be recomputed
         self._issues = plan.issues
         self.losses: dict[int, Tensor] = {}
         scale = gradients.scale
@@ -197,6 +199,7 @@ class Trainer(Interpreter):
             Kind.B: self._backward,
             Kind.I: self._input,
             Kind.W: self._weight,
+            Kind.R: self._recompute,
             Kind.SYNC: self._sync,
             Kind.TIE: self._sync,
             Kind.STEP: self._step,
@@ -205,15 +208,31 @@ class Trainer(Interpreter):
     def _forward(self, argument: tuple[int, Action]) -> None:
         at, (_, micro_batch, stage, pipe) = argument
         chunk, batch = self._chunks[pipe, stage], self._batches[micro_batch]
-        x = self._held.pop((Kind.F, micro_batch, stage, pipe)).detach().requires_grad_() if stage else None
+        x = None
+        if stage:
+            x = self._held.pop((Item.INPUT, micro_batch, stage, pipe)).detach().requires_grad_()
+        forgets = (micro_batch, stage) in self.plan.recomputed
         begun = self.clock.begin(at)
-        y = chunk.forward(x, batch)
+        with torch.set_grad_enabled(not forgets):
+            y = chunk.forward(x, batch)
         self.spans[at] = self.clock.end(begun)
-        self.stash.put((micro_batch, stage, pipe), (x, get_gradient_edge(y)))
+        if forgets:
+            self._inputs[micro_batch, stage] = x
+        else:
+            self.stash.put((micro_batch, stage, pipe), (x, get_gradient_edge(y)))
         if chunk.is_last:
             self.losses[micro_batch] = y.detach()
         else:
-            self._held[Kind.F, micro_batch, stage + 1, pipe] = y.detach()
+            self._held[Item.INPUT, micro_batch, stage + 1, pipe] = y.detach()
+
+    def _recompute(self, argument: tuple[int, Action]) -> None:
+        """The forward again, now keeping what the backward needs; its randomness is the same."""
+        at, (_, micro_batch, stage, pipe) = argument
+        x = self._inputs.pop((micro_batch, stage))
+        begun = self.clock.begin(at)
+        y = self._chunks[pipe, stage].forward(x, self._batches[micro_batch])
+        self.spans[at] = self.clock.end(begun)
+        self.stash.put((micro_batch, stage, pipe), (x, get_gradient_edge(y)))
 
     def _backward(self, argument: tuple[int, Action]) -> None:
         at, (_, micro_batch, stage, pipe) = argument
@@ -251,11 +270,11 @@ class Trainer(Interpreter):
     def _gradient(self, micro_batch: int, stage: int, pipe: int) -> Tensor:
         if stage == self.plan.stages - 1:
             return self._one
-        return self._held.pop((Kind.B, micro_batch, stage, pipe))
+        return self._held.pop((Item.GRAD, micro_batch, stage, pipe))
 
     def _pass_on(self, x: Tensor, micro_batch: int, stage: int, pipe: int) -> None:
         assert x.grad is not None
-        self._held[Kind.B, micro_batch, stage - 1, pipe] = x.grad
+        self._held[Item.GRAD, micro_batch, stage - 1, pipe] = x.grad
         x.grad = None
 
     def _sync(self, argument: tuple[int, Action]) -> None:
@@ -288,6 +307,7 @@ class Emulator(Interpreter):
         self._seconds = {Kind.F: nominal.forward, Kind.STEP: nominal.step}
         for kind in (Kind.B, Kind.I, Kind.W):
             self._seconds[kind] = nominal.backward * WORTH[kind] / WORTH[Kind.B]
+        self._seconds[Kind.R] = nominal.forward * WORTH[Kind.R] / WORTH[Kind.F]
         self._deadline = clock
         self._issues = plan.issues
         self._nothing = torch.empty(0, dtype=torch.float64)
@@ -307,17 +327,19 @@ class Emulator(Interpreter):
 
     def _sleep(self, argument: tuple[int, Action]) -> None:
         at, (kind, micro_batch, stage, pipe) = argument
-        self._held.pop((Kind.F if kind is Kind.F else Kind.B, micro_batch, stage, pipe), None)
+        effect = EFFECTS[kind]
+        for item, shift in effect.reads:
+            self._held.pop((item, micro_batch, stage + shift, pipe), None)
         self.spans[at] = self._deadline.spend(self._seconds[kind])
-        if kind is Kind.F:
+        self._stages.add(stage)
+        change = keeps(kind, recomputed=(micro_batch, stage) in self.plan.recomputed)
+        if change > 0:
             self.stash.put((micro_batch, stage, pipe))
-            self._stages.add(stage)
-        elif kind is not Kind.I:  # which leaves for W what W needs
+        elif change < 0:
             self.stash.take((micro_batch, stage, pipe))
-        if kind is Kind.F and stage < self.plan.stages - 1:
-            self._held[Kind.F, micro_batch, stage + 1, pipe] = self._nothing
-        elif kind in (Kind.B, Kind.I) and stage:
-            self._held[Kind.B, micro_batch, stage - 1, pipe] = self._nothing
+        for item, shift in effect.makes:
+            if item in (Item.INPUT, Item.GRAD) and 0 <= stage + shift < self.plan.stages:
+                self._held[item, micro_batch, stage + shift, pipe] = self._nothing
 
     def _sync(self, argument: tuple[int, Action]) -> None:
         group = self._issues.get(argument[0])

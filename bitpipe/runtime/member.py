@@ -347,8 +347,7 @@ def build_chunks(
         same = next((chunk for (_, s), chunk in chunks.items() if s == stage), None)
         embedding = None
         if job.model.tied_embeddings and stage == placement.stages - 1:
-            homes = [chunk for (_, s), chunk in chunks.items() if s == 0]
-            embedding = homes[0].tied if homes else None
+            embedding = next((chunk.tied for (_, s), chunk in chunks.items() if s == 0), None)
         chunks[pipe, stage] = same or build_chunk(
             job.model, parts, stage, seed=job.seed, dtype=dtype, device=device, embedding=embedding
         )

@@ -11,24 +11,21 @@ from functools import cached_property
 
 from bitpipe.cluster import RankLayout
 from bitpipe.errors import InputError
-from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.action import COLLECTIVES, Action, Kind
+from bitpipe.schedule.effects import MOVES, RECEIVES, SENDS, WAITS, Item
+from bitpipe.schedule.flow import recomputed_chunks
 from bitpipe.schedule.program import Program
 
-Message = tuple[Kind, int, int, int]
-"""(F or B, micro-batch, stage, pipe) of the action that consumes the tensor."""
+Message = tuple[Item, int, int, int]
+"""(what, micro-batch, stage, pipe) of a tensor that ranks exchange."""
 Group = tuple[Kind, int]
 """(SYNC, stage) or (TIE, 0)."""
-
-RECEIVES = {Kind.RECV_F: Kind.F, Kind.RECV_B: Kind.B}
-WAITS = {Kind.WAIT_F: Kind.F, Kind.WAIT_B: Kind.B}
-SENDS = {Kind.SEND_F: Kind.F, Kind.SEND_B: Kind.B}
-COLLECTIVES = (Kind.SYNC, Kind.TIE)
 
 
 def message_of(action: Action) -> Message | None:
     """The message that a RECV, WAIT or SEND is about."""
-    kind = RECEIVES.get(action.kind) or WAITS.get(action.kind) or SENDS.get(action.kind)
-    return None if kind is None else (kind, action.micro_batch, action.stage, action.pipe)
+    item = MOVES.get(action.kind)
+    return None if item is None else (item, action.micro_batch, action.stage, action.pipe)
 
 
 def group_of(action: Action) -> Group:
@@ -74,6 +71,11 @@ class Plan:
         return tuple(instruction.action for instruction in self.program.rows[self.device])
 
     @cached_property
+    def recomputed(self) -> frozenset[tuple[int, int]]:
+        """(micro-batch, stage) of forwards that keep nothing."""
+        return recomputed_chunks(self.program.schedule)
+
+    @cached_property
     def timed(self) -> tuple[int, ...]:
         """Positions of the actions whose duration counts: compute and STEP."""
         return tuple(
@@ -88,10 +90,8 @@ class Plan:
 
     def tag(self, message: Message) -> int:
         """A number that no other message of an iteration has, on any rank."""
-        kind, micro_batch, stage, pipe = message
-        return (
-            (2 * pipe + (kind is Kind.B)) * self.stages + stage
-        ) * self.program.schedule.micro_batches + micro_batch
+        item, micro_batch, stage, _ = message
+        return (item * self.stages + stage) * self.program.schedule.micro_batches + micro_batch
 
     @cached_property
     def sample_index(self) -> Mapping[int, int]:

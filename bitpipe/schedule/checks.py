@@ -6,20 +6,31 @@ Each check raises :class:`ProgramError` with the surroundings of the failing ste
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NoReturn
 
 from bitpipe.schedule.action import COMPUTE, Action, Kind
 from bitpipe.schedule.collector import paused
+from bitpipe.schedule.effects import (
+    EFFECTS,
+    FINISHES,
+    FORGETFUL,
+    MOVES,
+    RECEIVES,
+    SENDING,
+    SENDS,
+    WAITS,
+    Item,
+)
 from bitpipe.schedule.errors import ProgramError, at, stuck
+from bitpipe.schedule.evaluation import held_changes
+from bitpipe.schedule.flow import Items, recomputed_chunks
 from bitpipe.schedule.program import Program
 from bitpipe.schedule.schedule import Schedule, pipe_rule
 
 # Looking a member up in its enumeration is slow, and these loops see a million instructions.
-_F, _B, _I, _W = Kind.F, Kind.B, Kind.I, Kind.W
-_RECV_F, _RECV_B = Kind.RECV_F, Kind.RECV_B
-_WAIT_F, _WAIT_B = Kind.WAIT_F, Kind.WAIT_B
-_SEND_F, _SEND_B = Kind.SEND_F, Kind.SEND_B
-_SYNC, _STEP = Kind.SYNC, Kind.STEP
+_F, _B, _I, _W, _SYNC, _STEP = Kind.F, Kind.B, Kind.I, Kind.W, Kind.SYNC, Kind.STEP
+_ANYWHERE = -2
 
 
 @paused()
@@ -57,7 +68,7 @@ def complete(schedule: Schedule) -> None:
         for position, action in enumerate(row):
             kind, micro_batch, stage, pipe = action
             if kind not in seen:
-                raise at(orders, device, position, f"{action} is not one of F, B, I, W")
+                raise at(orders, device, position, f"{action} is not one of F, B, I, W, R")
             if not (0 <= micro_batch < count and 0 <= stage < stages):
                 reason = f"{action} lies outside {count} micro-batches and {stages} stages"
                 raise at(orders, device, position, reason)
@@ -88,21 +99,12 @@ def activations(schedule: Schedule) -> None:
     """No device ever holds more chunks of activations than the cap."""
     if schedule.cap is None:
         return
-    last = Kind.W if schedule.split_backward else Kind.B
-    for device, row in enumerate(schedule.orders):
-        held = 0
-        for position, action in enumerate(row):
-            if action.kind is Kind.F:
-                held += 1
-                if held > schedule.cap:
-                    raise at(
-                        schedule.orders,
-                        device,
-                        position,
-                        f"{action} makes it {held} chunks of activations, the cap is {schedule.cap}",
-                    )
-            elif action.kind is last:
-                held -= 1
+    for device, changes in enumerate(held_changes(schedule)):
+        for position, held in enumerate(accumulate(changes)):
+            if held > schedule.cap:
+                action = schedule.orders[device][position]
+                reason = f"{action} makes it {held} chunks of activations, the cap is {schedule.cap}"
+                raise at(schedule.orders, device, position, reason)
 
 
 def compute_matches(program: Program) -> None:
@@ -118,52 +120,53 @@ def compute_matches(program: Program) -> None:
 
 
 def buffers(program: Program) -> None:
-    """Receive buffers: in range, never reused before their consumer's last use.
-
-    The last use of an activation and of an output gradient is the chunk's B, or its W.
-    """
-    last = _W if program.schedule.split_backward else _B
-    stages = program.schedule.placement.stages
+    """Receive buffers: in range, never reused before the action that frees their item."""
+    items = Items(program.schedule)
+    width = items.width
+    arrives = {kind: item * items.block + 1 for kind, item in MOVES.items()}
+    frees = {kind: items.offsets(effect.frees) for kind, effect in EFFECTS.items()}
+    reads = {kind: items.offsets(effect.reads) for kind, effect in EFFECTS.items()}
     for device, row in enumerate(program.rows):
         count = program.slots[device]
-        content = [-1] * count  # 2·chunk (+ 1 for its output gradient)
-        uses: dict[int, list[int]] = {}  # chunk -> slots that its last action frees
+        content = [-1] * count
+        slots: dict[int, int] = {}  # item -> its slot
         for position, ((kind, micro_batch, stage, _), _, slot, _) in enumerate(row):
-            if slot >= 0:
-                chunk = micro_batch * stages + stage
-                if kind is _RECV_F or kind is _RECV_B:
-                    if slot >= count or content[slot] >= 0:
-                        wrong = "is still in use" if slot < count else f"is one of {count}: out of range"
-                        _fail(program, device, position, f"{row[position].action}: slot {slot} {wrong}")
-                    content[slot] = 2 * chunk + (kind is _RECV_B)
-                    if chunk in uses:
-                        uses[chunk].append(slot)
-                    else:
-                        uses[chunk] = [slot]
-                else:
-                    back = kind is _WAIT_B or kind is _B or kind is _I
-                    if slot >= count or content[slot] != 2 * chunk + back:
-                        reason = f"{row[position].action} needs slot {slot} to hold its input"
-                        _fail(program, device, position, reason)
-            elif kind is _RECV_F or kind is _RECV_B:
-                _fail(program, device, position, f"{row[position].action} has no slot")
-            if kind is last:
-                for freed in uses.pop(micro_batch * stages + stage, ()):
-                    content[freed] = -1
+            place = micro_batch * width + stage
+            if kind in RECEIVES:
+                if not 0 <= slot < count or content[slot] >= 0:
+                    wrong = "is still in use" if 0 <= slot < count else f"is one of {count}: out of range"
+                    _fail(program, device, position, f"{row[position].action}: slot {slot} {wrong}")
+                content[slot] = arrives[kind] + place
+                slots[content[slot]] = slot
+            elif slot >= 0:
+                held = content[slot] - place if slot < count else -1
+                if held != arrives[kind] if kind in MOVES else held not in reads[kind]:
+                    reason = f"{row[position].action} needs slot {slot} to hold its input"
+                    _fail(program, device, position, reason)
+            if kind in frees:
+                for offset in frees[kind]:
+                    if offset + place in slots:
+                        content[slots.pop(offset + place)] = -1
 
 
 def executes(program: Program) -> None:
     """Run the program on channels that deliver in order and only once both ends are posted.
 
     Channels are ordered pairs of devices without tags, as NCCL's are. It shows that both ends agree
-    on the order, that nothing waits forever, and that every input is there when it is used.
+    on the order, that nothing waits forever, and that every item is on the device that uses it.
     """
     schedule = program.schedule
-    stages, depth, table = schedule.placement.stages, schedule.depth, schedule.placement.routes
-    chunks = schedule.micro_batches * stages
-    # What there is, by 2·chunk (+ 1 for gradients): computed on its device, or arrived from another.
-    made, arrived = bytearray(2 * chunks), bytearray(2 * chunks)
-    sent: list[list[int]] = [[] for _ in range(depth * depth)]  # channel -> what
+    items, depth, recomputed = Items(schedule), schedule.depth, recomputed_chunks(schedule)
+    width = items.width
+    number_of = {kind: item * items.block + 1 for kind, item in MOVES.items()}
+    reads = {kind: items.offsets(effect.reads) for kind, effect in EFFECTS.items()}
+    makes = {kind: items.offsets(effect.makes) for kind, effect in EFFECTS.items()}
+    forgetful = items.offsets(FORGETFUL.makes)
+    where = [-1] * items.count  # item -> the device that has it
+    for micro_batch in range(schedule.micro_batches):
+        where[items.number(Item.INPUT, micro_batch, 0)] = _ANYWHERE
+        where[items.number(Item.GRAD, micro_batch, schedule.placement.stages - 1)] = _ANYWHERE
+    sent: list[list[int]] = [[] for _ in range(depth * depth)]  # channel -> items
     posted = [0] * (depth * depth)  # channel -> receives so far
     expected = [[(-1, 0)] * count for count in program.slots]  # device, slot -> channel, index
     asleep: dict[int, int] = {}  # channel -> device that waits for its next message
@@ -174,49 +177,45 @@ def executes(program: Program) -> None:
         row, buffers_ = program.rows[device], expected[device]
         for index in range(position[device], len(row)):
             action, peer, slot, _ = row[index]
-            kind, micro_batch, stage, pipe = action
-            what = 2 * (micro_batch * stages + stage)
-            if kind is _RECV_F or kind is _RECV_B:
+            kind, micro_batch, stage, _ = action
+            place = micro_batch * width + stage
+            if kind in reads:
+                for offset in reads[kind]:
+                    found = where[offset + place]
+                    if found != device and found != _ANYWHERE:
+                        what = Item(items.of(offset + place)[0]).name
+                        _fail(program, device, index, f"{action} runs before its {what} is there")
+                forgets = recomputed and kind is _F and (micro_batch, stage) in recomputed
+                for offset in forgetful if forgets else makes[kind]:
+                    where[offset + place] = device
+            elif kind in RECEIVES:
                 channel = peer * depth + device
                 buffers_[slot] = channel, posted[channel]
                 posted[channel] += 1
-            elif kind is _WAIT_F or kind is _WAIT_B:
-                what += kind is _WAIT_B
-                channel, number = buffers_[slot]
+            elif kind in WAITS:
+                number = number_of[kind] + place
+                channel, turn = buffers_[slot]
                 if channel < 0:
                     _fail(program, device, index, f"{action} waits, but no receive was posted")
                 messages = sent[channel]
-                if len(messages) <= number:
+                if len(messages) <= turn:
                     asleep[channel] = device
                     position[device] = index
                     break
-                if messages[number] != what:
-                    chunk, back = divmod(messages[number], 2)
-                    other = Action(_SEND_B if back else _SEND_F, *divmod(chunk, stages), pipe)
-                    _fail(program, device, index, f"{action} would receive what {other} sends")
-                arrived[what] = 1
-            elif kind is _SEND_F or kind is _SEND_B:
-                back = kind is _SEND_B
-                if not made[what + 3 if back else what - 2]:
+                if messages[turn] != number:
+                    item, other, its_stage = items.of(messages[turn])
+                    sender = Action(SENDING[item], other, its_stage, schedule.pipes[other])
+                    _fail(program, device, index, f"{action} would receive what {sender} sends")
+                where[number] = device
+            elif kind in SENDS:
+                number = number_of[kind] + place
+                if where[number] != device:
                     _fail(program, device, index, f"{action} runs before there is something to send")
+                where[number] = -1
                 channel = device * depth + peer
-                sent[channel].append(what + back)
+                sent[channel].append(number)
                 if channel in asleep:
                     runnable.append(asleep.pop(channel))
-            elif kind is _F:
-                if stage and not (made[what - 2] if table[pipe][stage - 1] == device else arrived[what]):
-                    _fail(program, device, index, f"{action} runs before its input is there")
-                made[what] = 1
-            elif kind is _B or kind is _I:
-                if not made[what]:
-                    _fail(program, device, index, f"{action} runs before its forward")
-                if stage + 1 < stages and not (
-                    made[what + 3] if table[pipe][stage + 1] == device else arrived[what + 1]
-                ):
-                    _fail(program, device, index, f"{action} runs before its input is there")
-                made[what + 1] = 1
-            elif kind is _W and not made[what + 1]:
-                _fail(program, device, index, f"{action} runs before its input gradient")
         else:
             position[device] = len(row)
     if any(index < len(row) for index, row in zip(position, program.rows, strict=True)):
@@ -234,7 +233,6 @@ def collectives(program: Program) -> None:
     """All-reduces: each after its gradient is final, in the common order; STEP last, once."""
     placement = program.schedule.placement
     rank = {stage: place for place, stage in enumerate(program.sync_order)}
-    last = _W if program.schedule.split_backward else _B
     stages = placement.stages
     for device, row in enumerate(program.rows):
         if not row or row[-1].action.kind is not Kind.STEP:
@@ -247,7 +245,7 @@ def collectives(program: Program) -> None:
             if number <= sequence:
                 _fail(program, device, position, f"{action} is out of sequence")
             sequence = number
-            if kind is last:
+            if kind in FINISHES:
                 done[action.pipe * stages + action.stage] = position
             elif kind is _SYNC:
                 if rank.get(action.stage, -1) < place:
@@ -276,7 +274,7 @@ def embedding(program: Program) -> None:
             if action.kind is not (Kind.TIE if tie else _SYNC) or action.stage != 0:
                 continue
             for later in actions[position:]:
-                uses = later.kind in (_B, _W) and later.stage in ends
+                uses = later.kind in FINISHES and later.stage in ends
                 if uses and (tie or later.pipe == action.pipe):
                     _fail(program, device, position, f"{action} starts before {later} has used the embedding")
 

@@ -3,7 +3,7 @@
 A micro-batch m passes the S stages of its pipe forward and then backward, one chain of 2S steps;
 ``code = m·length + step``. Step p < S is F at stage p, step S ≤ p < 2S is B (or I) at stage
 2S−1−p. With a split backward a third block of S steps holds W, step 2S ≤ p < 3S at stage 3S−1−p,
-so that W is always S codes behind its I. Dependencies follow from the code and are never stored.
+so that W is always S codes behind its I. What a step waits for is read off the effects of actions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.effects import EFFECTS, Item, keeps
 from bitpipe.schedule.placement import Placement
 from bitpipe.schedule.schedule import Schedule, even_pipes
 
@@ -91,6 +92,35 @@ class Codes:
             names += [(Kind.W, stage) for stage in reversed(range(stages))]
         return names
 
+    @cached_property
+    def before(self) -> list[int]:
+        """``before[step]``: the step that a step waits for, -1 if none.
+
+        It makes the last of what the step reads; whatever else the step reads was made on the way there.
+        """
+        makers: dict[tuple[Item, int], int] = {}
+        for step, (kind, stage) in enumerate(self.step_names):
+            makers |= {(item, stage + shift): step for item, shift in EFFECTS[kind].makes}
+        return [
+            max(makers.get((item, stage + shift), -1) for item, shift in EFFECTS[kind].reads)
+            for kind, stage in self.step_names
+        ]
+
+    @cached_property
+    def needs(self) -> list[tuple[int, ...]]:
+        """``needs[code]``: the code that must have ended before, for :func:`evaluation.start_times`."""
+        length, before = self.length, self.before
+        return [
+            (micro_batch * length + other,) if other >= 0 else ()
+            for micro_batch in range(self.micro_batches)
+            for other in before
+        ]
+
+    @cached_property
+    def keeps(self) -> list[int]:
+        """``keeps[step]``: by how many chunks of activations it changes what its device holds."""
+        return [keeps(kind) for kind, _ in self.step_names]
+
     def forward(self, micro_batch: int, stage: int) -> int:
         return micro_batch * self.length + stage
 
@@ -101,6 +131,10 @@ class Codes:
     def weight(self, micro_batch: int, stage: int) -> int:
         """W."""
         return micro_batch * self.length + 3 * self.stages - 1 - stage
+
+    def finish(self, micro_batch: int, stage: int) -> int:
+        """The last step at a stage: B, or W with a split backward."""
+        return (micro_batch + 1) * self.length - 1 - stage
 
     def actions(self, row: Iterable[int]) -> tuple[Action, ...]:
         """The actions of a row of codes."""

@@ -17,10 +17,16 @@ from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.codes import Codes
 from bitpipe.schedule.placement import Placement
 
-WORTH: Mapping[Kind, int] = MappingProxyType({Kind.F: 1, Kind.B: 2, Kind.I: 1, Kind.W: 1})
+WORTH: Mapping[Kind, int] = MappingProxyType({Kind.F: 1, Kind.B: 2, Kind.I: 1, Kind.W: 1, Kind.R: 1})
 """Of a stage's compute actions, in forwards of that stage."""
 NAMES: Mapping[Kind, str] = MappingProxyType(
-    {Kind.F: "forward", Kind.B: "backward", Kind.I: "input_grad", Kind.W: "weight_grad"}
+    {
+        Kind.F: "forward",
+        Kind.B: "backward",
+        Kind.I: "input_grad",
+        Kind.W: "weight_grad",
+        Kind.R: "recompute",
+    }
 )
 
 Cost = float | tuple[float, ...]
@@ -48,6 +54,7 @@ class Costs:
         backward: of B.
         input_grad: of I.
         weight_grad: of W.
+        recompute: of R.
         transfer: delay of an activation or gradient that crosses devices.
     """
 
@@ -55,6 +62,7 @@ class Costs:
     backward: Cost = float(WORTH[Kind.B])
     input_grad: Cost = float(WORTH[Kind.I])
     weight_grad: Cost = float(WORTH[Kind.W])
+    recompute: Cost = float(WORTH[Kind.R])
     transfer: float = 0.0
 
     def steps(self, codes: Codes) -> list[float]:

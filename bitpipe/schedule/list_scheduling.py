@@ -53,41 +53,36 @@ class Graph:
 
 
 def build_graph(codes: Codes) -> Graph:
-    """Chain of every micro-batch, W after its I, first in first out per stage and kind."""
-    length, stages, total = codes.length, codes.stages, codes.total
-    split = codes.split_backward
-    follows = [False] * codes.micro_batches  # micro-batch m−1 is in the same pipe
-    for m in range(1, codes.micro_batches):
-        follows[m] = codes.pipes[m] == codes.pipes[m - 1]
+    """What steps wait for, and first in first out per stage and kind in every pipe."""
+    length, count, steps = codes.length, codes.micro_batches, codes.before
+    after_step: list[list[int]] = [[] for _ in steps]
+    for step, other in enumerate(steps):
+        if other >= 0:
+            after_step[other].append(step)
+    earlier: list[int] = [-1] * count  # the micro-batch before it in its pipe
+    later: list[int] = [-1] * count
+    last: dict[int, int] = {}
+    for m, pipe in enumerate(codes.pipes):
+        earlier[m] = last.get(pipe, -1)
+        if pipe in last:
+            later[last[pipe]] = m
+        last[pipe] = m
     before: list[tuple[int, ...]] = []
     after: list[tuple[int, ...]] = []
-    for m in range(codes.micro_batches):
-        base = m * length
-        fifo = follows[m]
-        next_fifo = m + 1 < codes.micro_batches and follows[m + 1]
-        for step in range(length):
-            code = base + step
-            chain = code - stages if step >= 2 * stages else code - 1
-            if step:
-                before.append((chain, code - length) if fifo else (chain,))
-            else:
-                before.append((code - length,) if fifo else ())
-            nexts = [code + 1] if step + 1 < 2 * stages else []
-            if split and stages <= step < 2 * stages:
-                nexts.append(code + stages)
-            if next_fifo:
-                nexts.append(code + length)
-            after.append(tuple(nexts))
-    opens = bytearray([1] * stages + [0] * (length - stages))
-    closes = bytearray([0] * (length - stages) + [1] * stages)
-    assert len(before) == total
+    for m in range(count):
+        base, left, right = m * length, earlier[m] * length, later[m] * length
+        for step, other in enumerate(steps):
+            found = (base + other,) if other >= 0 else ()
+            before.append((*found, left + step) if left >= 0 else found)
+            nexts = tuple(base + next_ for next_ in after_step[step])
+            after.append((*nexts, right + step) if right >= 0 else nexts)
     return Graph(
         after=after,
         before=before,
         devices=codes.devices,
-        ticks=[WORTH[kind] for kind, _ in codes.step_names] * codes.micro_batches,
-        opens=opens * codes.micro_batches,
-        closes=closes * codes.micro_batches,
+        ticks=[WORTH[kind] for kind, _ in codes.step_names] * count,
+        opens=bytearray(change > 0 for change in codes.keeps) * count,
+        closes=bytearray(change < 0 for change in codes.keeps) * count,
         depth=codes.placement.depth,
     )
 

@@ -7,7 +7,7 @@ File (``method=file:PATH``): one row per device, first to last, compute actions 
     F0@1d B0@1d F1@1d B1@1d
 
 A file that ends in ``.csv`` is torch.distributed.pipelining's (:mod:`bitpipe.schedule.exchange`).
-Where some backwards are split and some are not, B stands for I and W one after the other.
+The backward of a micro-batch at a stage is either B, or I and W; one schedule may hold both.
 
 Function (``method=module:function``): called with the :class:`ScheduleSpec`, returns rows of
 actions (or their texts), or a whole :class:`Schedule`.
@@ -30,13 +30,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from bitpipe.errors import InputError
-from bitpipe.schedule.action import Action, Kind, parse_action, pipe_mark, pipe_word
+from bitpipe.schedule.action import COMPUTE, Action, parse_action, pipe_mark, pipe_word
 from bitpipe.schedule.checks import check_schedule
-from bitpipe.schedule.codes import Codes
-from bitpipe.schedule.costs import UNIT
 from bitpipe.schedule.errors import ProgramError, at
-from bitpipe.schedule.evaluation import start_times
+from bitpipe.schedule.evaluation import flow_times
 from bitpipe.schedule.exchange import from_torch_csv
+from bitpipe.schedule.flow import Flow
 from bitpipe.schedule.methods.base import Method, Plan
 from bitpipe.schedule.placement import Placement, placement_from_routes
 from bitpipe.schedule.schedule import Schedule, pipe_rule
@@ -45,7 +44,6 @@ from bitpipe.schedule.spec import ScheduleSpec, check_size
 FILE = "file:"
 COPIES = "BITPIPE_SCHEDULES"
 """Variable that names a folder with copies of schedule files, as a submitted job has them."""
-_COMPUTE = {Kind.F, Kind.B, Kind.I, Kind.W}
 
 
 def is_own(method: str) -> bool:
@@ -84,8 +82,7 @@ def own_schedule(spec: ScheduleSpec) -> Schedule:
             schedule = schedule_from_rows(made, spec)
         _matches(spec, schedule)
         check_schedule(schedule)
-        codes = Codes.of(schedule)
-        start_times(codes, [codes.encode(order) for order in schedule.orders], UNIT.steps(codes))
+        flow_times(Flow(schedule))
     except ProgramError as error:
         raise ProgramError(f"{spec.method}: {error.reason}", error.grid) from error
     return schedule
@@ -132,12 +129,10 @@ def schedule_from_rows(rows: Iterable[Iterable[Action | str]], spec: ScheduleSpe
         ProgramError: two devices hold one stage.
     """
     orders = tuple(tuple(_action(action, spec) for action in row) for row in rows)
-    if any(action.kind in (Kind.I, Kind.W) for row in orders for action in row):
-        orders = tuple(tuple(half for action in row for half in _halves(action)) for row in orders)
     for device, row in enumerate(orders):
         for position, action in enumerate(row):
-            if action.kind not in _COMPUTE:
-                raise at(orders, device, position, f"{action} is not F, B, I or W; lowering adds the rest")
+            if action.kind not in COMPUTE:
+                raise at(orders, device, position, f"{action} is not F, B, I, W or R; lowering adds the rest")
     if not any(orders):
         raise InputError("method", spec.method, "the schedule has no actions")
     placement = _read_placement(orders)
@@ -152,12 +147,6 @@ def _action(given: object, spec: ScheduleSpec) -> Action:
     if isinstance(given, str):
         return parse_action(given)
     raise InputError("method", spec.method, f"expected actions or their texts, found {_shown(given)}")
-
-
-def _halves(action: Action) -> tuple[Action, ...]:
-    if action.kind is not Kind.B:
-        return (action,)
-    return action._replace(kind=Kind.I), action._replace(kind=Kind.W)
 
 
 def _read_placement(orders: tuple[tuple[Action, ...], ...]) -> Placement:

@@ -35,7 +35,6 @@ class Program:
         schedule: what it was lowered from.
         rows: ``rows[device]`` is the device's instructions, first to last.
         slots: ``slots[device]`` is how many receive buffers the device needs.
-        sync: ``eager``, ``late`` or ``none``.
         sync_order: the stages in the order in which every rank issues their all-reduces
             (restricted to the stages that it holds).
         tied: whether first and last stage share the embedding.
@@ -44,6 +43,5 @@ class Program:
     schedule: Schedule
     rows: tuple[tuple[Instruction, ...], ...]
     slots: tuple[int, ...]
-    sync: str
     sync_order: tuple[int, ...]
     tied: bool = False

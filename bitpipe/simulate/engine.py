@@ -8,7 +8,7 @@ messages), the all-reduces of all ranks (the same, blocking on groups), and the 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,16 +16,16 @@ from functools import cached_property
 from bitpipe.cluster import LinkClass, Links
 from bitpipe.errors import InputError
 from bitpipe.origin import Origin
-from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.action import COLLECTIVES, COMPUTE, Action, Kind
 from bitpipe.schedule.costs import ActionCosts
+from bitpipe.schedule.effects import SENDS, WAITS, Item
 from bitpipe.schedule.program import Program
 from bitpipe.schedule.timeline import Event, Timeline
 
 Span = tuple[float, float]
 
 STEP = Action(Kind.STEP)
-_SENT = frozenset({Kind.SEND_F, Kind.SEND_B})
-_COLLECTIVE = frozenset({Kind.SYNC, Kind.TIE})
+_ONCE = (Item.INPUT, Item.GRAD)
 _CLASSES = tuple(LinkClass)
 
 
@@ -121,9 +121,9 @@ class Trace:
                 self.program.rows[device], self.spans[replica][device], strict=True
             ):
                 action = instruction.action
-                if action.is_compute or action.kind in _SENT:
+                if action.is_compute or action.kind in SENDS:
                     events.append(Event(rank, action, start, end))
-                elif action.kind in _COLLECTIVE:
+                elif action.kind in COLLECTIVES:
                     events.append(Event(rank, action, start, ends[action.kind, action.stage]))
                 elif action.kind is Kind.STEP:
                     events.append(Event(rank, action, *self.steps[rank]))
@@ -204,19 +204,25 @@ class _Wiring:
         self.groups: dict[tuple[Kind, int], list[int]] = {}  # collective → devices, once per issue
         self.stepping: set[int] = set()
         stages, targets = program.schedule.placement.stages, self.targets
+        chunks = program.schedule.micro_batches * stages
+        further = _Further(len(_ONCE) * chunks)
         for device, row in enumerate(program.rows):
             wired: list[tuple[int, int]] = []
             for (kind, micro_batch, stage, _), peer, *_ in row:
-                if kind is Kind.F or kind is Kind.B or kind is Kind.I or kind is Kind.W:
+                if kind in COMPUTE:
                     wired.append(_COMPUTED)
-                elif kind is Kind.WAIT_F or kind is Kind.WAIT_B:
-                    message = 2 * (micro_batch * stages + stage) + (kind is Kind.WAIT_B)
+                elif kind in WAITS:
+                    message = WAITS[kind] * chunks + micro_batch * stages + stage
+                    if WAITS[kind] not in _ONCE:
+                        message = further.number(message, peer, device, sends=False)
                     wired.append((_WAIT, message))
-                elif kind is Kind.SEND_F or kind is Kind.SEND_B:
-                    message = 2 * (micro_batch * stages + stage) + (kind is Kind.SEND_B)
+                elif kind in SENDS:
+                    message = SENDS[kind] * chunks + micro_batch * stages + stage
+                    if SENDS[kind] not in _ONCE:
+                        message = further.number(message, device, peer, sends=True)
                     targets[message] = (device, peer)
                     wired.append((_SEND, message))
-                elif kind is Kind.SYNC or kind is Kind.TIE:
+                elif kind in COLLECTIVES:
                     self.groups.setdefault((kind, stage), []).append(device)
                     wired.append(_ISSUED)
                 else:
@@ -224,8 +230,26 @@ class _Wiring:
                         self.stepping.add(device)
                     wired.append(_IGNORED)
             self.rows.append(wired)
-        self.messages = 2 * program.schedule.micro_batches * stages
+        self.messages = further.end
         self.pairs = sorted(set(targets.values()))
+
+
+class _Further:
+    """Numbers for messages of items that may travel more than once: the k-th sent is the k-th waited for."""
+
+    def __init__(self, begin: int) -> None:
+        self.end = begin
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._turns: Counter[tuple[int, ...]] = Counter()
+
+    def number(self, item: int, source: int, target: int, *, sends: bool) -> int:
+        turn = item, source, target, sends
+        self._turns[turn] += 1
+        key = item, source, target, self._turns[turn]
+        if key not in self._numbers:
+            self._numbers[key] = self.end
+            self.end += 1
+        return self._numbers[key]
 
 
 @dataclass(frozen=True, kw_only=True)

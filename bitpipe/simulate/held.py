@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bitpipe.models import arithmetic
-from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.action import Action
+from bitpipe.schedule.effects import FINISHES
+from bitpipe.schedule.flow import recomputed_chunks
 from bitpipe.schedule.program import Program
 from bitpipe.simulate.cost import CostModel
 from bitpipe.simulate.engine import Span
@@ -36,7 +38,7 @@ class Held:
 
     def changes(self, program: Program, device: int) -> Iterator[InFlight]:
         """Every change of what the device holds besides its parameters, in the program's order."""
-        return in_flight(program.rows[device], self.costs.schedule.split_backward, self, self.buffer)
+        return in_flight(program.rows[device], recomputed_chunks(program.schedule), self, self.buffer)
 
     def peak(self, program: Program, device: int) -> Memory:
         _, activations, logits, buffers = max(
@@ -53,6 +55,6 @@ class Held:
         points = [(0.0, base)]
         for position, activations, logits, buffers in self.changes(program, device):
             start, end = spans[position]
-            moment = end if row[position].action.kind in (Kind.B, Kind.W) else start
+            moment = end if row[position].action.kind in FINISHES else start
             points.append((moment, base + activations + logits + buffers))
         return tuple(points)

@@ -2,18 +2,19 @@
 
 Every resident copy of a parameter takes 18 bytes in mixed-precision training with Adam: fp16
 weight (2), fp32 gradient (4), fp32 weight (4) and two fp32 moments (8). Activations follow the
-program: a forward adds its chunk's, the backward (or, if split, the weight gradient) takes them
-away. Nothing is recomputed. Empty micro-batches hold what any other does.
+program: what they keep and for how long is read off :mod:`bitpipe.schedule.effects`. Empty
+micro-batches hold what any other does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.effects import EFFECTS, FINISHES, keeps
 from bitpipe.schedule.program import Instruction
 
 PARAMETER_BYTES = {"fp16": 18, "bf16": 18, "fp32": 16, "fp64": 32}
@@ -75,34 +76,40 @@ class InFlight(NamedTuple):
 
 
 def in_flight(
-    row: Sequence[Instruction], split: bool, held: Callable[[Action], tuple[float, float]], buffer: float
+    row: Sequence[Instruction],
+    recomputed: Container[tuple[int, int]],
+    held: Callable[[Action], tuple[float, float]],
+    buffer: float,
 ) -> Iterator[InFlight]:
     """Yield every change of what a device holds besides its parameters.
 
-    A gradient's receive buffer is held from where the receive is posted to the last use of the
-    gradient; that of an activation is counted with the activations that it belongs to.
+    A gradient's receive buffer is held from where the receive is posted to the action that frees the
+    gradient; that of an activation is counted with the activations that it belongs to. Of a forward
+    that is recomputed only its input stays, the size of a buffer; stage 0 has its tokens.
 
     Args:
         row: a device's instructions.
-        split: whether backward is split.
-        held: bytes of activations and of logits between a forward and its release.
+        recomputed: (micro-batch, stage) of chunks whose forward keeps nothing.
+        held: bytes of activations and of logits of an action's chunk.
         buffer: bytes of a receive buffer.
     """
     activations = logits = buffers = 0.0
     received: set[tuple[int, int]] = set()
-    release = Kind.W if split else Kind.B
     for position, (action, *_) in enumerate(row):
-        chunk = action.micro_batch, action.stage
-        if action.kind is Kind.RECV_B:
+        kind, chunk = action.kind, (action.micro_batch, action.stage)
+        if kind is Kind.RECV_B:
             received.add(chunk)
             buffers += buffer
-        elif action.kind is Kind.F or action.kind is release:
-            sign = 1 if action.kind is Kind.F else -1
-            more, more_logits = held(action)
-            activations += sign * more
-            logits += sign * more_logits
-            if action.kind is release and chunk in received:
+        elif kind in EFFECTS:
+            again = chunk in recomputed
+            if change := keeps(kind, recomputed=again):
+                more, more_logits = held(action)
+                activations += change * more
+                logits += change * more_logits
+            if kind in FINISHES and chunk in received:
                 buffers -= buffer
+            if again and action.stage and kind in (Kind.F, Kind.R):
+                buffers += buffer if kind is Kind.F else -buffer
         else:
             continue
         yield InFlight(position, activations, logits, buffers)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,6 +174,27 @@ def test_half_precision_keeps_full_precision_weights(pool_of: Callable[[int], Po
     assert {weight.dtype for weight in trained[0].weights.values()} == {torch.bfloat16}
 
 
+OWN = {
+    "whole and split backwards": ["F0@0d F1@0d B0@0d I1@0d W1@0d", "F0@1d B0@1d F1@1d I1@1d W1@1d"],
+    "recomputation": ["F0@0d F1@0d R0@0d B0@0d R1@0d I1@0d W1@0d", "F0@1d B0@1d F1@1d R1@1d I1@1d W1@1d"],
+    "three pipes": [
+        "F0@0d F2@1p2 F1@2u B1@2u B2@1p2 B0@0d",
+        "F1@0u F0@1d F2@2p2 B2@2p2 B0@1d B1@0u",
+        "F2@0p2 F1@1u F0@2d B0@2d B1@1u B2@0p2",
+    ],
+}
+
+
+@pytest.mark.parametrize("rows", OWN.values(), ids=OWN)
+@pytest.mark.parametrize(("width", "clock"), [(1, "virtual"), (2, "wall")])
+def test_schedules_that_only_a_user_has(
+    pool_of: Callable[[int], Pool], tmp_path: Path, rows: list[str], width: int, clock: str
+) -> None:
+    (tmp_path / "own.txt").write_text("\n".join(rows))
+    job = job_of(f"file:{tmp_path / 'own.txt'}", len(rows), len(rows), width=width, clip_norm=0.05)
+    assert_equal(pool_of, job, clock=clock)
+
+
 def both_ways(depth: int, count: int) -> Schedule:
     """A bidirectional GPipe: all forwards as they become ready, then all backwards."""
     placement = sequential(depth).mirrored()
@@ -207,7 +229,7 @@ def with_late_sync(program: Program) -> Program:
         number = row[-1].sequence
         added = [Instruction(action, sequence=number + k) for k, action in enumerate(actions)]
         rows.append((*row[:-1], *added, row[-1]._replace(sequence=number + len(added))))
-    return replace(program, rows=tuple(rows), sync="late", sync_order=tuple(range(placement.stages)))
+    return replace(program, rows=tuple(rows), sync_order=tuple(range(placement.stages)))
 
 
 @pytest.mark.parametrize("width", [1, 2])

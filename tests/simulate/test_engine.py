@@ -44,9 +44,7 @@ def program(*rows: str) -> Program:
             instructions.append(Instruction(action, peer))
         made.append(tuple(instructions))
     schedule = Schedule(method="hand", placement=placement, pipes=(0, 0), orders=tuple(() for _ in rows))
-    return Program(
-        schedule=schedule, rows=tuple(made), slots=(1,) * len(rows), sync="eager", sync_order=(0, 1)
-    )
+    return Program(schedule=schedule, rows=tuple(made), slots=(1,) * len(rows), sync_order=(0, 1))
 
 
 ONE = program(

@@ -20,8 +20,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bitpipe.cluster import RankLayout
-from bitpipe.runtime.plan import RECEIVES, SENDS, WAITS, Group, Message, Plan, message_of, release_points
+from bitpipe.runtime.plan import Group, Message, Plan, message_of, release_points
 from bitpipe.schedule.action import Kind
+from bitpipe.schedule.effects import RECEIVES, SENDS, WAITS
 from bitpipe.schedule.errors import ProgramError
 from bitpipe.schedule.program import Program
 

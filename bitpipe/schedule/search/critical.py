@@ -11,7 +11,6 @@ import math
 import random
 
 from bitpipe.schedule.codes import Rows
-from bitpipe.schedule.evaluation import start_times
 from bitpipe.schedule.search.problem import Problem
 
 _COOLEST, _HOTTEST = 0.05, 1.0  # temperatures, in ticks of the shortest action
@@ -30,7 +29,6 @@ def anneal(problem: Problem, rows: Rows, goal: int, effort: int) -> tuple[int, R
         Makespan in ticks and rows, never worse than those given.
     """
     codes, ticks = problem.codes, problem.graph.ticks
-    steps = ticks[: codes.length]
     source = random.Random(0)
     rows = [list(row) for row in rows]
     position = [0] * codes.total
@@ -38,7 +36,7 @@ def anneal(problem: Problem, rows: Rows, goal: int, effort: int) -> tuple[int, R
         for place, code in enumerate(row):
             position[code] = place
     held = [_held_before(problem, row) for row in rows]
-    start, end = start_times(codes, rows, steps, problem.transfer)
+    start, end = problem.times(rows)
     now = best = round(max(end))
     best_rows = [list(row) for row in rows]
     rounds = max(1, effort // codes.total)
@@ -51,7 +49,7 @@ def anneal(problem: Problem, rows: Rows, goal: int, effort: int) -> tuple[int, R
             break
         device, place = source.choice(swaps)
         _swap(problem, rows, position, held, device, place)
-        new_start, new_end = start_times(codes, rows, steps, problem.transfer)
+        new_start, new_end = problem.times(rows)
         span = round(max(new_end))
         heat = shortest * _HOTTEST * (_COOLEST / _HOTTEST) ** (round_ / rounds)
         if span <= now or source.random() < math.exp((now - span) / heat):
@@ -93,14 +91,14 @@ def _swaps(
 ) -> list[tuple[int, int]]:
     """(device, place) of pairs on a critical path whose exchange keeps cap, chain and first-in-first-out."""
     codes, graph = problem.codes, problem.graph
-    length, stages, devices = codes.length, codes.stages, graph.devices
+    length, devices = codes.length, graph.devices
     code = max(range(codes.total), key=end.__getitem__)
     found = []
     while start[code] > 0:
         device, place = devices[code], position[code]
         earlier = rows[device][place - 1] if place else -1
         step = code % length
-        before = (code - stages if step >= 2 * stages else code - 1) if step else -1
+        before = code - step + codes.before[step] if codes.before[step] >= 0 else -1
         if earlier >= 0 and end[earlier] == start[code]:
             same = earlier % length == step and codes.pipes[earlier // length] == codes.pipes[code // length]
             if earlier != before and not same:

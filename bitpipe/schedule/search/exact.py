@@ -127,10 +127,7 @@ def _turn(problem: Problem, row: list[int], starts: list[Any], makespan: Any, mo
 
 def _held(problem: Problem, code: int, starts: list[Any], latest: int, model: Any) -> Any:
     """The interval from a forward's start to the end of the action that frees its activations."""
-    codes = problem.codes
-    micro_batch, stage = divmod(code, codes.length)
-    last = codes.weight if codes.split_backward else codes.backward
-    closing = last(micro_batch, stage)
+    closing = problem.codes.finish(*divmod(code, problem.codes.length))
     size = model.new_int_var(0, latest, "")
     end = starts[closing] + problem.graph.ticks[closing]
     return model.new_interval_var(starts[code], size, end, "")

@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 
 from bitpipe.schedule.codes import Rows
-from bitpipe.schedule.evaluation import start_times
 from bitpipe.schedule.list_scheduling import ROUNDS, Placed, from_priority
 from bitpipe.schedule.search.problem import Problem
 
@@ -63,10 +62,9 @@ def starts_of(problem: Problem, rows: Rows) -> list[float]:
     """When every code starts if the devices follow ``rows``; a seed.
 
     Raises:
-        ProgramError: the rows deadlock.
+        Deadlock: the rows wait for each other.
     """
-    steps = problem.graph.ticks[: problem.codes.length]
-    return start_times(problem.codes, rows, steps, problem.transfer)[0]
+    return problem.times(rows)[0]
 
 
 def lattices(problem: Problem) -> Iterator[list[float]]:

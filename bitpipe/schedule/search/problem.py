@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from bitpipe.schedule.codes import Codes
+from bitpipe.schedule.codes import Codes, Rows
 from bitpipe.schedule.costs import Costs
+from bitpipe.schedule.evaluation import start_times
 from bitpipe.schedule.list_scheduling import Graph, build_graph
 
 # Ticks per 1/v unit that are tried in turn; the last one rounds.
@@ -76,27 +77,34 @@ class Problem:
     @cached_property
     def tails(self) -> list[list[int]]:
         """``tails[pipe][step]``: ticks that must follow after the end of a step."""
-        stages, steps = self.codes.stages, self.graph.ticks[: self.codes.length]
+        codes, ticks = self.codes, self.graph.ticks
         tables = []
-        for table in self.codes.step_devices:
-            tail = [0] * self.codes.length
-            for step in reversed(range(2 * stages)):
-                if step + 1 < 2 * stages:
-                    hop = self.transfer if table[step] != table[step + 1] else 0
-                    tail[step] = hop + steps[step + 1] + tail[step + 1]
-                if self.codes.split_backward and step >= stages:
-                    tail[step] = max(tail[step], steps[step + stages])
+        for table in codes.step_devices:
+            tail = [0] * codes.length
+            for step, before in reversed(list(enumerate(codes.before))):
+                if before >= 0:
+                    hop = self.transfer if table[step] != table[before] else 0
+                    tail[before] = max(tail[before], hop + ticks[step] + tail[step])
             tables.append(tail)
         return tables
 
     def _earliest(self, table: list[int]) -> list[int]:
-        stages, steps = self.codes.stages, self.graph.ticks[: self.codes.length]
+        ticks = self.graph.ticks
         head = [0] * self.codes.length
-        for step in range(1, self.codes.length):
-            before = step - stages if step >= 2 * stages else step - 1
-            hop = self.transfer if table[step] != table[before] else 0
-            head[step] = head[before] + steps[before] + hop
+        for step, before in enumerate(self.codes.before):
+            if before >= 0:
+                hop = self.transfer if table[step] != table[before] else 0
+                head[step] = head[before] + ticks[before] + hop
         return head
+
+    def times(self, rows: Rows) -> tuple[list[float], list[float]]:
+        """Start and end of every code if the devices follow ``rows``, in ticks.
+
+        Raises:
+            Deadlock: the rows wait for each other.
+        """
+        graph = self.graph
+        return start_times(rows, self.codes.needs, graph.ticks, graph.devices, self.transfer)
 
     @cached_property
     def bound(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from bitpipe.errors import InputError
+from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.bounds import lower_bound
 from bitpipe.schedule.codes import Codes, Rows
 from bitpipe.schedule.costs import UNIT, Costs
@@ -76,7 +78,7 @@ def search(
         InputError: the spec is impossible, the costs do not fit, or the solver is not installed.
         ProgramError: a user's own schedule is wrong.
     """
-    own = generate(spec)
+    own = _uniform(generate(spec))
     cap = own.cap if spec.cap is not None or spec.early_forward else max(held_chunks(own))
     own_makespan = evaluate(own, costs).makespan
     codes = Codes.of(own)
@@ -108,6 +110,26 @@ def search(
         proved=proved,
         rounded=not problem.exact,
     )
+
+
+def _uniform(schedule: Schedule) -> Schedule:
+    """Where some backwards are split and some are not, B becomes I and W: the search splits all or none.
+
+    Raises:
+        InputError: it recomputes.
+    """
+    kinds = {action.kind for order in schedule.orders for action in order}
+    if Kind.R in kinds:
+        raise InputError("method", schedule.method, "recomputes; orders are searched for F, B, I and W only")
+    if not {Kind.B, Kind.I} <= kinds:
+        return schedule
+
+    def halves(action: Action) -> tuple[Action, ...]:
+        split = action._replace(kind=Kind.I), action._replace(kind=Kind.W)
+        return split if action.kind is Kind.B else (action,)
+
+    orders = tuple(tuple(half for action in row for half in halves(action)) for row in schedule.orders)
+    return replace(schedule, orders=orders)
 
 
 def _search(problem: Problem, orders: list[Schedule], goal: int, effort: int) -> Rows:
