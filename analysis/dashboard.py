@@ -20,6 +20,7 @@ from typing import Any
 from bitpipe.errors import InputError
 
 METHOD, MODEL = "job.schedule.method", "job.model.name"
+DEVICES = "provenance.devices"  # what ran: runs of different devices never share a group
 THROUGHPUT, BATCH, BUBBLE = "metrics/samples_per_s", "metrics/global_batch", "metrics/bubble_ratio"
 MEMORY = ("memory/min_bytes", "memory/mean_bytes", "memory/max_bytes")
 TIMEOUT_S = 20.0
@@ -87,7 +88,7 @@ def build(project: str) -> tuple[View, View]:
             reports.P(text="Throughput, memory, bubbles and timelines of this project's runs.")
         ]
         # Without a project of its own a run set is that of the report's, and needs no login.
-        runs = reports.Runset(name="all runs", groupby=[f"config.{METHOD}"])
+        runs = reports.Runset(name="all runs", groupby=[f"config.{DEVICES}", f"config.{METHOD}"])
         for title, panels in _panels(reports).items():
             sections += [reports.H2(text=title), reports.PanelGrid(runsets=[runs], panels=panels)]
         report = reports.Report(

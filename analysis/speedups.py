@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from analysis.comparing.compare_rows import papers_own
 from analysis.comparing.ratio import Ratio, ratio_of
 from analysis.drawing.labels import canonical_method
 from analysis.load.paper import printed
@@ -35,13 +37,26 @@ def speedups(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     return others[[*keys, "method", "speedup", "ratio"]].rename(columns={"method": "compared_with"})
 
 
-def against_paper(each: pd.DataFrame, by: list[str], figures: dict[str, str]) -> pd.DataFrame:
+def own_of(rows: pd.DataFrame) -> set[tuple[str, str]]:
+    """(model, origin) of rows that are all of the paper's models on the paper's devices."""
+    keys = [*zip(rows["model"], rows["origin"], strict=True)]
+    foreign = {key for key, own in zip(keys, papers_own(rows), strict=True) if not own}
+    return set(keys) - foreign
+
+
+def against_paper(
+    each: pd.DataFrame,
+    by: list[str],
+    figures: dict[str, str],
+    own: Collection[tuple[str, str]] | None = None,
+) -> pd.DataFrame:
     """Mean speedups per ``by`` and compared method, with what the paper prints.
 
     Args:
         each: what :func:`speedups` returns.
         by: columns of the groups, ``model`` among them.
         figures: model → the paper's figure.
+        own: (model, origin) that may stand beside the paper's values; all where it is not given.
 
     Returns:
         ``by``, compared_with, figure, settings (how many went into the mean), mean_speedup,
@@ -56,6 +71,9 @@ def against_paper(each: pd.DataFrame, by: list[str], figures: dict[str, str]) ->
     known = paper.set_index(["figure", "compared_with"])["mean_speedup_of_bitpipe"]
     wanted = means[["figure", "compared_with"]].itertuples(index=False, name=None)
     means["paper_mean_speedup"] = [known.get(key) for key in wanted]
+    if own is not None:
+        elsewhere = [key not in own for key in zip(means["model"], means["origin"], strict=True)]
+        means.loc[elsewhere, "paper_mean_speedup"] = None
     means["error_percent"] = 100 * (means["mean_speedup"] / means["paper_mean_speedup"] - 1)
     return means
 

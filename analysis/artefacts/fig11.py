@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 
+from analysis.drawing.labels import whose
 from analysis.drawing.output import Picture, Rendered, Table
 from analysis.drawing.style import PAGE, figure, style
 from analysis.load.results import Results
@@ -20,7 +21,7 @@ _GREYS = ("#1f3b7d", "#3f9270", "#d07a8a", "#d9a400", "#7fb8e0")
 def fig11_hyperparameters(results: Results) -> Rendered:
     """Two panels: over D with a line per B, over B with a line per D."""
     ours = results.experiment("fig11_hyperparameters")
-    keys = ["origin", "depth", "width", "micro_batch_size", "micro_batches", "global_batch"]
+    keys = ["origin", "cluster", "depth", "width", "micro_batch_size", "micro_batches", "global_batch"]
     values = ["samples_per_s", "bubble_ratio", "peak_memory_bytes", "status", "reason", "calibrated", "cell"]
     frame = ours[[*keys, *values]].sort_values(keys, ignore_index=True)
     pictures = []
@@ -28,13 +29,13 @@ def fig11_hyperparameters(results: Results) -> Rendered:
         name = "fig11_hyperparameters"
         if frame["origin"].nunique() > 1:
             name += f"_{origin}"
-        pictures.append(_picture(rows, str(origin), name))
+        pictures.append(_picture(rows, whose(rows), name))
     best = frame.dropna(subset=["samples_per_s"])
     notes = []
-    for origin, rows in best.groupby("origin", sort=False):
+    for _, rows in best.groupby("origin", sort=False):
         top = rows.sort_values("samples_per_s").iloc[-1]
         notes.append(
-            f"{origin}: best at D={top['depth']} W={top['width']} B={top['micro_batch_size']} "
+            f"{whose(rows)}: best at D={top['depth']} W={top['width']} B={top['micro_batch_size']} "
             f"with {top['samples_per_s']:.1f} samples/s"
         )
     return Rendered(

@@ -11,7 +11,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis.drawing.bars import offsets
-from analysis.drawing.labels import METHODS, MODELS
+from analysis.drawing.labels import MODELS, in_order, whose
+from analysis.drawing.labels import method as look_of
 from analysis.drawing.output import Picture, Rendered, Table
 from analysis.drawing.style import PAGE, bar, figure, style
 from analysis.load.results import Results
@@ -37,7 +38,7 @@ def fig10_memory_dp(results: Results) -> Rendered:
 
 def _draw(results: Results, id: str, point: str, label: str, more: list[str]) -> Rendered:
     ours = results.experiment(id)
-    keys = [*more, "model", "origin", "global_batch", "method", "width", "depth"]
+    keys = [*more, "model", "origin", "cluster", "global_batch", "method", "width", "depth"]
     keys += ["micro_batch_size", "micro_batches"]
     memory = balance(ours, results.loaded.devices, keys=keys)
     table = memory.summary.copy()
@@ -50,7 +51,7 @@ def _draw(results: Results, id: str, point: str, label: str, more: list[str]) ->
             Picture(
                 name=name,
                 title=f"Peak memory per device, {origin}",
-                figure=_figure(rows, point, label, names, str(origin)),
+                figure=_figure(rows, point, label, names),
                 alt="Range, devices and mean of the peak memory in GiB for every method.",
             )
         )
@@ -61,21 +62,22 @@ def _draw(results: Results, id: str, point: str, label: str, more: list[str]) ->
     )
 
 
-def _figure(rows: pd.DataFrame, point: str, label: str, names: dict[str, str], origin: str) -> Figure:
+def _figure(rows: pd.DataFrame, point: str, label: str, names: dict[str, str]) -> Figure:
     models = sorted(rows["model"].unique())
-    present = [key for key in METHODS if key in set(rows["method"])]
+    present = in_order(rows["method"])
     with style():
         canvas = figure(PAGE, 2.8)
         panels = canvas.subplots(1, len(models), squeeze=False)[0]
         for axes, model in zip(panels, models, strict=True):
-            _distributions(axes, rows[rows["model"] == model], point, label, names, present)
-            axes.set_title(f"{MODELS.get(model, model)}, {origin}", loc="left")
+            mine = rows[rows["model"] == model]
+            _distributions(axes, mine, point, label, names, present)
+            axes.set_title(f"{MODELS.get(model, model)}, {whose(mine)}", loc="left")
         handles: list[Any] = [
             Patch(
-                facecolor=METHODS[key].colour,
-                hatch=METHODS[key].hatch,
+                facecolor=look_of(key).colour,
+                hatch=look_of(key).hatch,
                 edgecolor="black",
-                label=METHODS[key].name,
+                label=look_of(key).name,
             )
             for key in present
         ]
@@ -99,7 +101,7 @@ def _distributions(
             if held.empty:
                 continue
             x = place + offset
-            look = bar(METHODS[key]) | {"label": None}
+            look = bar(look_of(key)) | {"label": None}
             axes.bar(x, held.max() - held.min(), width * 0.8, held.min(), **look)
             axes.plot([x] * len(held), held, "o", color="white", mec="black", mew=0.4, ms=2)
             axes.plot([x], [held.mean()], "_", color="black", ms=7, mew=1.2)

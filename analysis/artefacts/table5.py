@@ -7,7 +7,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.comparing.grid import Block, Grid, entries
-from analysis.drawing.labels import METHODS, MODELS, canonical_method
+from analysis.drawing.labels import MODELS, canonical_method, whose
+from analysis.drawing.labels import method as look_of
 from analysis.drawing.output import Rendered, Table
 from analysis.load.paper import printed
 from analysis.load.results import Results
@@ -20,6 +21,7 @@ GROUP = ["origin", "reading", "model", "gpus", "method"]
 READINGS = {"fixed_batch": "N = B̂/(B·W)", "n_is_d": "N = D"}
 _GRID = [
     *GROUP,
+    "cluster",
     *SETTING,
     "micro_batches",
     "global_batch",
@@ -40,13 +42,16 @@ def table5_search(results: Results) -> Rendered:
     ours = results.experiment("table5_search").rename(columns={"ranks": "gpus"})
     grid = ours[_GRID].sort_values([*GROUP, *SETTING], ignore_index=True)
     best = choices(grid)
-    same = best["same_as_paper"].sum()
-    lost = best["paper_choice_loses_percent"].dropna()
+    theirs = best[best["same_as_paper"].notna()]
+    lost = theirs["paper_choice_loses_percent"].dropna()
+    loses = (
+        f"{lost[lost > 0].mean():.1f}% on average, {lost.max():.1f}% at most" if lost.gt(0).any() else "0.0%"
+    )
     notes = (
         f"{counted(len(grid), 'cell')}: "
         + ", ".join(f"{n} {s}" for s, n in grid["status"].value_counts().items()),
-        f"the paper's choice is the best one found in {same} of {len(best)} searches; where it is not, it "
-        f"loses {lost[lost > 0].mean():.1f}% on average, {lost.max():.1f}% at most",
+        f"the paper's choice is the best one found in {theirs['same_as_paper'].astype(bool).sum()} of "
+        f"{len(theirs)} searches" + (f"; where it is not, it loses {loses}" if lost.gt(0).any() else ""),
         "the model's compute rate does not depend on B, so that a larger B gains only by fewer actions",
         *remarks(ours),
     )
@@ -82,7 +87,7 @@ def choices(grid: pd.DataFrame) -> pd.DataFrame:
         row: dict[str, Any] = dict(zip(GROUP, key, strict=True))
         row |= {name: int(top[name]) for name in (*SETTING, "micro_batches", "global_batch")}
         row["samples_per_s"] = float(top["samples_per_s"])
-        row["calibrated"] = top["calibrated"]
+        row |= {name: top.get(name) for name in ("calibrated", "cluster")}
         if len(theirs):
             chosen = theirs.iloc[0]
             at = valid[(valid[SETTING] == chosen[SETTING].astype(int)).all(axis=1)]
@@ -93,28 +98,31 @@ def choices(grid: pd.DataFrame) -> pd.DataFrame:
                     1 - float(at.iloc[0]["samples_per_s"]) / row["samples_per_s"]
                 )
         rows.append(row)
-    return pd.DataFrame(rows)
+    named = [*GROUP, *SETTING, "micro_batches", "global_batch", "samples_per_s", "calibrated", "cluster"]
+    named += [*(f"paper_{name}" for name in SETTING), "same_as_paper", "paper_choice_loses_percent"]
+    return pd.DataFrame(rows, columns=named)
 
 
 def _best_grid(best: pd.DataFrame) -> Grid:
-    blocks = []
-    for (origin, reading, model), group in best.groupby(["origin", "reading", "model"], sort=False):
+    blocks, sizes = [], sorted(map(int, best["gpus"].unique()))
+    for (_, reading, model), group in best.groupby(GROUP[:3], sort=False):
         lines = []
         for method, rows in group.groupby("method", sort=False):
             cells = []
-            for gpus in (8, 16, 32):
+            for gpus in sizes:
                 found = rows[rows["gpus"] == gpus]
                 if found.empty:
                     cells.append("–")
                     continue
                 row = found.iloc[0]
-                mark = "" if row["same_as_paper"] else f" (paper {_triple(row, 'paper_')})"
+                theirs = f" (paper {_triple(row, 'paper_')})" if pd.notna(row["paper_depth"]) else ""
+                mark = "" if row["same_as_paper"] is True else theirs
                 cells.append(f"{_triple(row, '')}{mark} {row['samples_per_s']:.1f}/s")
-            lines.append(entries([METHODS[str(method)].name, *cells]))
-        title = f"{MODELS.get(str(model), model)}, {READINGS[str(reading)]}, {origin}"
+            lines.append(entries([look_of(str(method)).name, *cells]))
+        title = f"{MODELS.get(str(model), model)}, {READINGS.get(str(reading), reading)}, {whose(group)}"
         blocks.append(Block(title=title, rows=tuple(lines)))
-    header = ("W·D·B", "8 GPUs", "16 GPUs", "32 GPUs")
-    return Grid(header=header, blocks=tuple(blocks), text_columns=4)
+    header = ("W·D·B", *(f"{gpus} GPUs" for gpus in sizes))
+    return Grid(header=header, blocks=tuple(blocks), text_columns=len(header))
 
 
 def _triple(row: pd.Series, prefix: str) -> str:

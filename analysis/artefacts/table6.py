@@ -23,7 +23,7 @@ from analysis.remarks import remarks
 from bitpipe.origin import Origin
 
 ROW = ["depth", "micro_batches"]
-BLOCK = ["origin", "model"]
+BLOCK = ["origin", "model", "cluster"]
 COLUMNS = [
     "depth",
     "global_batch",
@@ -60,7 +60,7 @@ def table6_ablation(results: Results) -> Rendered:
     ours = results.experiment("table6_ablation", every_model=True)
     ours = ours.assign(model=model_names(ours))
     frame = tidy(ours, ablation())
-    memory = balance(ours, results.loaded.devices, keys=["origin", "model", *ROW, "global_batch", "variant"])
+    memory = balance(ours, results.loaded.devices, keys=[*BLOCK, *ROW, "global_batch", "variant"])
     needed = repeats_needed(ours.to_dict("records"))  # type: ignore[arg-type]
     return Rendered(
         tables=(
@@ -110,7 +110,7 @@ def tidy(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
     apart = ~both.groupby(BLOCK, dropna=False)["paper_samples_per_s"].transform(
         lambda found: found.notna().any()
     )
-    both = both.assign(_m=apart).sort_values(["_o", "_m", "model", *ROW, "_v"], ignore_index=True)
+    both = both.assign(_m=apart).sort_values(["_o", "_m", *BLOCK[1:], *ROW, "_v"], ignore_index=True)
     both["verdict"] = _verdicts(both)
     return both.reindex(columns=COLUMNS)
 
@@ -119,7 +119,7 @@ _ORIGIN_ORDER = (Origin.PAPER, Origin.SIMULATED, Origin.EMULATED, Origin.VIRTUAL
 
 
 def _with_ratios(rows: pd.DataFrame) -> pd.DataFrame:
-    rows = rows.assign(model=rows["model"].fillna(""))
+    rows = rows.assign(**{name: rows[name].fillna("") if name in rows else "" for name in BLOCK[1:]})
     full = rows[rows["variant"] == "full"].set_index([*BLOCK, *ROW])["samples_per_s"]
     keys = rows[[*BLOCK, *ROW]].itertuples(index=False, name=None)
     base = pd.Series([full.get(key) for key in keys], index=rows.index, dtype="Float64")
@@ -147,7 +147,7 @@ def _verdicts(rows: pd.DataFrame) -> pd.Series:
 def layout(frame: pd.DataFrame, *more: str) -> Grid:
     """The paper's layout: rows D and B̂, columns variants, one block per origin and model; ``more``: notes."""
     blocks = []
-    for (origin, _), rows in frame.groupby(BLOCK, sort=False, dropna=False):
+    for (origin, *_), rows in frame.groupby(BLOCK, sort=False, dropna=False):
         lines = [_line(key, group) for key, group in rows.groupby(ROW, sort=True)]
         blocks.append(Block(title=_heading(str(origin), rows), rows=tuple(lines)))
     notes = (
@@ -220,11 +220,15 @@ def _heading(origin: str, rows: pd.DataFrame) -> str:
 
 def _comparability(frame: pd.DataFrame) -> list[str]:
     ours = frame[frame["origin"] != Origin.PAPER.value]
+
+    def named(origin: str, name: str, cluster: str) -> str:
+        same = ours[ours["origin"] == origin]
+        one = f"{origin}, {model(name)}" if same["model"].nunique() > 1 else origin
+        return f"{one} on {cluster}" if same["cluster"].nunique() > 1 else one
+
     apart = sorted(
-        f"{origin}, {model(str(name))}"
-        if ours[ours["origin"] == origin]["model"].nunique() > 1
-        else str(origin)
-        for (origin, name), rows in ours.groupby(BLOCK, dropna=False)
+        named(*map(str, key))
+        for key, rows in ours.groupby(BLOCK, dropna=False)
         if rows["paper_samples_per_s"].isna().all()
     )
     beside = _beside_null(ours)

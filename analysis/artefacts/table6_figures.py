@@ -13,7 +13,7 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.drawing.labels import ORIGINS, VARIANTS, model, origin
+from analysis.drawing.labels import ORIGINS, VARIANTS, model, whose
 from analysis.drawing.output import Picture
 from analysis.drawing.style import PAGE, bar, figure, style
 from analysis.memory import GIB, Balance
@@ -35,7 +35,10 @@ def throughput_picture(frame: pd.DataFrame) -> Iterator[Picture]:
     runs = comparable[comparable["origin"] != Origin.PAPER.value]
     beside = set(runs[ROW].itertuples(index=False, name=None))
     bars = 1 if beside else 0
-    blocks = [rows for _, rows in ran[ran["ratio_to_full"].notna()].groupby(["origin", "model"], sort=False)]
+    blocks = [
+        rows
+        for _, rows in ran[ran["ratio_to_full"].notna()].groupby(["origin", "model", "cluster"], sort=False)
+    ]
     heights = [3] * bars + [2] * len(blocks)
     if not heights:
         return
@@ -169,7 +172,8 @@ def _relative(row: dict[str, Any]) -> tuple[float, float | None, float | None]:
 
 def memory_picture(memory: Balance) -> Iterator[Picture]:
     """Peak memory of every device, a panel per origin and model: range, mean, every device as a point."""
-    known = [] if memory.devices.empty else list(memory.devices.groupby(["origin", "model"], sort=False))
+    by = ["origin", "model", "cluster"]
+    known = [] if memory.devices.empty else list(memory.devices.groupby(by, sort=False))
     if not known:
         return
     with style():
@@ -177,8 +181,8 @@ def memory_picture(memory: Balance) -> Iterator[Picture]:
         panels = canvas.subplots(len(known), 1, squeeze=False)[:, 0]
         every = memory.devices[ROW].drop_duplicates().sort_values(ROW)
         points = list(every.itertuples(index=False, name=None))
-        for axes, ((name, trained), rows) in zip(panels, known, strict=True):
-            _devices(axes, rows, points, f"{origin(str(name)).name}, {model(str(trained))}")
+        for axes, ((_, trained, _), rows) in zip(panels, known, strict=True):
+            _devices(axes, rows, points, f"{whose(rows)}, {model(str(trained))}")
         handles: list[Any] = [
             Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="black", label=look.name)
             for look in VARIANTS.values()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.drawing.bars import Panel, grouped_bars
-from analysis.drawing.labels import METHODS, MODELS
+from analysis.drawing.labels import METHODS, whose
+from analysis.drawing.labels import model as label
 from analysis.drawing.output import Picture, Rendered, Table
 from analysis.drawing.speedup_figure import speedup_picture
 from analysis.load.results import Results
 from analysis.registry import artefact
 from analysis.remarks import remarks
-from analysis.speedups import against_paper, speedups, summary
+from analysis.speedups import against_paper, own_of, speedups, summary
 
 COLUMNS = [
     "model",
@@ -19,6 +20,7 @@ COLUMNS = [
     "global_batch",
     "method",
     "origin",
+    "cluster",
     "samples_per_s",
     "bubble_ratio",
     "status",
@@ -40,12 +42,12 @@ def fig9ab_throughput_pp(results: Results) -> Rendered:
     id = "fig9ab_throughput_pp"
     ours = results.experiment(id).rename(columns={"ranks": "gpus"})
     frame = ours.sort_values(["model", "origin", "global_batch", "method"])[COLUMNS]
-    each = speedups(frame, ["model", "origin", "gpus", "global_batch"])
-    means = against_paper(each, ["model", "origin"], {"bert_64": "fig9a", "gpt_96": "fig9b"})
+    each = speedups(ours, ["model", "origin", "gpus", "global_batch"])
+    means = against_paper(each, ["model", "origin"], {"bert_64": "fig9a", "gpt_96": "fig9b"}, own_of(ours))
     pictures = []
     for origin, rows in frame.groupby("origin", sort=False):
         panels = [
-            Panel(title=f"{MODELS.get(str(model), model)}, {origin}", rows=group, point="global_batch")
+            Panel(title=f"{label(str(model))}, {whose(group)}", rows=group, point="global_batch")
             for model, group in rows.groupby("model")
         ]
         pictures.append(
@@ -70,9 +72,12 @@ def fig9ab_throughput_pp(results: Results) -> Rendered:
         ),
         pictures=(
             *pictures,
-            speedup_picture(means, f"{id}_speedups", "Fig. 9a, 9b: mean speedups beside the paper's", {}),
+            *speedup_picture(means, f"{id}_speedups", "Fig. 9a, 9b: mean speedups beside the paper's", {}),
         ),
-        notes=(summary(means, "Fig. 9a, 9b"), *remarks(ours)),
+        notes=(
+            *(summary(rows, f"Fig. 9a, 9b, {origin}") for origin, rows in means.groupby("origin")),
+            *remarks(ours),
+        ),
     )
 
 
@@ -83,17 +88,18 @@ def fig9cd_throughput_dp(results: Results) -> Rendered:
     ours = results.experiment(id).rename(columns={"ranks": "gpus"})
     columns = ["reading", *COLUMNS]
     frame = ours.sort_values(["model", "origin", "reading", "gpus", "method"])[columns]
-    each = speedups(frame, ["model", "origin", "reading", "gpus"])
-    means = against_paper(each, ["model", "origin", "reading"], {"bert_64": "fig9c", "gpt_96": "fig9d"})
+    each = speedups(ours, ["model", "origin", "reading", "gpus"])
+    figures = {"bert_64": "fig9c", "gpt_96": "fig9d"}
+    means = against_paper(each, ["model", "origin", "reading"], figures, own_of(ours))
     notes = [
-        summary(group, f"Fig. 9c, 9d, {READINGS[str(reading)]}")
-        for reading, group in means.groupby("reading")
+        summary(group, f"Fig. 9c, 9d, {READINGS.get(str(reading), reading)}, {origin}")
+        for (origin, reading), group in means.groupby(["origin", "reading"])
     ]
     pictures = []
     for origin, rows in frame.groupby("origin", sort=False):
         panels = [
             Panel(
-                title=f"{MODELS.get(str(model), model)}, {READINGS[str(reading)]}, {origin}",
+                title=f"{label(str(model))}, {READINGS.get(str(reading), reading)}, {whose(group)}",
                 rows=group,
                 point="gpus",
                 group=str(model),
@@ -126,7 +132,7 @@ def fig9cd_throughput_dp(results: Results) -> Rendered:
         ),
         pictures=(
             *pictures,
-            speedup_picture(
+            *speedup_picture(
                 means, f"{id}_speedups", "Fig. 9c, 9d: mean speedups beside the paper's", READINGS
             ),
         ),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import pandas as pd
 
-from analysis.drawing.labels import METHODS
+from analysis.drawing.labels import method as look_of
+from analysis.drawing.labels import whose
 from analysis.drawing.output import Picture, Rendered, Table
 from analysis.drawing.style import PAGE, figure, line, style
 from analysis.load.results import Results
@@ -15,7 +15,6 @@ from analysis.registry import artefact
 from analysis.remarks import remarks
 from bitpipe.models import arithmetic
 from bitpipe.models.config import ModelConfig
-from bitpipe.simulate import conf
 from bitpipe.simulate.memory import PARAMETER_BYTES
 
 OURS = "bitpipe"
@@ -29,6 +28,7 @@ def tradeoff_memory_throughput(results: Results) -> Rendered:
     cells = ours[
         [
             "origin",
+            "cluster",
             "method",
             "hidden",
             "stage_share",
@@ -55,7 +55,7 @@ def tradeoff_memory_throughput(results: Results) -> Rendered:
         if best["origin"].nunique() > 1:
             name += f"_{origin}"
         end = ends[ends["origin"] == origin].iloc[0]
-        pictures.append(_picture(rows, float(end["break_even_share"]), str(origin), name))
+        pictures.append(_picture(rows, float(end["break_even_share"]), whose(rows), name))
     return Rendered(
         tables=(
             Table(name="tradeoff_memory_throughput", title="Section 2.2.3: all cells", frame=cells),
@@ -75,13 +75,10 @@ def stage_share(row: dict[Any, Any]) -> float:
     values = {"layers": layers, "hidden": hidden, "heads": 1, "sequence": 1, "vocabulary": 1}
     shape = ModelConfig(name="shape", family="bert", **values)  # type: ignore[arg-type]
     parameters = layers / int(row["depth"]) * arithmetic.layer_parameters(shape)
-    memory = _memory_of(str(row["cluster"]))
-    return parameters * PARAMETER_BYTES[str(row["precision"])] / memory
-
-
-@cache
-def _memory_of(cluster: str) -> float:
-    return conf.cluster(cluster).device.memory_bytes
+    memory = row["device_memory_bytes"]
+    if pd.isna(memory):  # other devices ran than the cluster file's
+        return float("nan")
+    return parameters * PARAMETER_BYTES[str(row["precision"])] / float(memory)
 
 
 def best_of(cells: pd.DataFrame) -> pd.DataFrame:
@@ -119,7 +116,7 @@ def _picture(best: pd.DataFrame, share: float, origin: str, name: str) -> Pictur
         canvas = figure(PAGE, 2.8)
         axes = canvas.subplots()
         for method, rows in best[best["method"] != OURS].groupby("method"):
-            look = METHODS[str(method)]
+            look = look_of(str(method))
             known = rows.dropna(subset=["bitpipe_over_it"])
             axes.plot(known["stage_share"], known["bitpipe_over_it"].astype(float), **line(look))
         axes.axhline(1, color="black", lw=0.8)

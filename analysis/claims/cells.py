@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.claims.claim import Finding, Verdict
-from analysis.comparing.compare_rows import model_names, paper_scale, refusal
+from analysis.comparing.compare_rows import model_names, paper_scale, ran_elsewhere, refusal
 from analysis.comparing.ratio import Ratio, ratio_of
 from analysis.drawing.labels import method
 from analysis.load.results import NoResults, Results
@@ -24,15 +24,15 @@ def per_origin(
 ) -> Iterator[Finding]:
     """Run a check on each origin's finished cells of the paper's models; say so where there are none.
 
-    Another model, or one of the paper's that was shrunk, is checked alone and named in its findings,
-    unless the experiment has models of its own.
+    Another model, one of the paper's that was shrunk, or other devices than the paper's are checked alone
+    and named in their findings, unless the experiment has models of its own.
     """
     try:
         rows = results.experiment(experiment, every_model=not own_models)
     except NoResults as error:
         yield Finding(origin="–", verdict=Verdict.OPEN, paper=paper, ours="", note=error.allowed)
         return
-    other = model_names(rows).where(~paper_scale(rows) & (not own_models), "").fillna("")
+    other = _apart(rows, own_models)
     for (origin, trained), group in rows.groupby(["origin", other.rename("other")], sort=False):
         found = list(check(str(origin), group)) or [
             Finding(
@@ -46,9 +46,12 @@ def per_origin(
         yield from (replace(one, model=str(trained)) for one in found)
 
 
-def papers_own(rows: pd.DataFrame) -> pd.Series:
-    """Whether a row is of one of the paper's models at full size on its hardware."""
-    return paper_scale(rows)
+def _apart(rows: pd.DataFrame, own_models: bool) -> pd.Series:
+    """What a row's findings name beside their origin: its model and devices where not the paper's."""
+    models = model_names(rows).where(~paper_scale(rows) & (not own_models), "").fillna("")
+    places = rows["cluster"].where(ran_elsewhere(rows), "").fillna("")
+    named = model_names(rows).where(places != "", models).fillna("")
+    return named.where(places == "", named + " on " + places)
 
 
 def ok(rows: pd.DataFrame) -> pd.DataFrame:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.claims.cells import DP, PP, ahead, in_grid, ok, papers_own, per_origin, records
+from analysis.claims.cells import DP, PP, ahead, in_grid, ok, per_origin, records
 from analysis.claims.claim import Claim, Finding, Verdict
-from analysis.comparing.compare_rows import refusal
+from analysis.comparing.compare_rows import papers_own, refusal
 from analysis.comparing.ratio import Ratio, mean_of
 from analysis.drawing.labels import method
 from analysis.load.results import Results

@@ -8,15 +8,35 @@ import pandas as pd
 
 from analysis.drawing.labels import MODELS
 from analysis.load.paper import printed
+from experiments.records.devices import same_device
 
-PAPER_DEVICE = "A800"
+PAPER_DEVICE = "NVIDIA A800 80GB SXM"
 _SHAPE = ["layers", "hidden", "sequence"]
 
 
 def comparable_with_paper(rows: pd.DataFrame) -> pd.Series:
     """Whether a row's samples/s are the paper's quantity: one of its models on its devices."""
-    device = rows["device_name"].fillna("").str.contains(PAPER_DEVICE)
-    return rows["origin"].isin(["simulated", "measured"]) & paper_scale(rows) & device
+    return rows["origin"].isin(["simulated", "measured"]) & paper_scale(rows) & papers_devices(rows)
+
+
+def papers_devices(rows: pd.DataFrame) -> pd.Series:
+    """Whether every device of a row (that ran, or that is modelled) is the paper's."""
+    names = {
+        name: all(same_device(one, PAPER_DEVICE) for one in name.split(", "))
+        for name in rows["device_name"].dropna().unique()
+    }
+    return rows["device_name"].map(names).fillna(False).astype(bool)
+
+
+def ran_elsewhere(rows: pd.DataFrame) -> pd.Series:
+    """Whether a row is of other devices than the paper's; virtual and emulated times are of none."""
+    of_devices = rows["origin"].isin(["simulated", "measured"]) & rows["device_name"].notna()
+    return of_devices & ~papers_devices(rows)
+
+
+def papers_own(rows: pd.DataFrame) -> pd.Series:
+    """Whether a row is of one of the paper's models at full size, and not of other devices."""
+    return paper_scale(rows) & ~ran_elsewhere(rows)
 
 
 def paper_scale(rows: pd.DataFrame) -> pd.Series:

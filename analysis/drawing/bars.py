@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from analysis.drawing.labels import Look
+from analysis.drawing.labels import method as look_of
 from analysis.drawing.style import PAGE, bar, figure, style
 
 
@@ -48,7 +49,7 @@ def grouped_bars(
     A series that ``looks`` does not know is drawn last, under its own name.
     """
     for key in sorted({str(key) for panel in panels for key in panel.rows[series].dropna()} - set(looks)):
-        looks = {**looks, key: Look(key, "#bbbbbb", "||||", "P")}
+        looks = {**looks, key: look_of(key)}
     rows_of_panels = -(-len(panels) // columns)
     with style():
         canvas = figure(PAGE, 0.5 + 2.1 * rows_of_panels)

@@ -6,7 +6,11 @@ family differ in lightness, so that a figure can be read in greyscale.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from zlib import crc32
+
+import pandas as pd
 
 from bitpipe.origin import Origin
 
@@ -54,14 +58,29 @@ def canonical_method(name: str) -> str:
     return _SAME.get(name.lower(), name.lower())
 
 
+_OWN = (("#999999", "---"), ("#c9c9c9", "oo"), ("#6f6f6f", "\\\\"), ("#e8e8e8", "**"), ("#b3a58c", "||"))
+_OWN_MARKERS = ("X", "p", "h", "<", ">")
+
+
 def method(name: str) -> Look:
-    """A method's look; an unknown method gets its own name in grey."""
-    return METHODS.get(canonical_method(name), Look(name, "#999999", "---", "X"))
+    """A method's look; one of one's own gets its name and, by that name, a grey of its own."""
+    return METHODS.get(canonical_method(name)) or _own(name)
 
 
 def variant(name: str) -> Look:
     """A variant's look (Table 6)."""
-    return VARIANTS.get(name, Look(name, "#999999", "---", "X"))
+    return VARIANTS.get(name) or _own(name)
+
+
+def in_order(names: Iterable[object], known: Mapping[str, Look] = METHODS) -> list[str]:
+    """Each name once: the known ones as they are listed, then one's own by name."""
+    found = {str(name) for name in names if isinstance(name, str)}
+    return [name for name in known if name in found] + sorted(found - set(known))
+
+
+def _own(name: str) -> Look:
+    place = crc32(name.encode()) % len(_OWN)
+    return Look(name, *_OWN[place], _OWN_MARKERS[place])
 
 
 def origin(name: str) -> Look:
@@ -74,6 +93,20 @@ def place(origin: str, cluster: str, links: str = "scaled") -> str:
     if origin == Origin.VIRTUAL:
         return f"CPU, links {'scaled from' if links == 'scaled' else 'of'} {cluster}"
     return f"CPU, durations of {cluster}" if origin == Origin.EMULATED else cluster
+
+
+PAPERS_CLUSTER = "a800"
+
+
+def whose(rows: pd.DataFrame) -> str:
+    """The origin of rows that share it, and where they are of: what ran, or what was modelled.
+
+    Only the origin for the paper's cluster, and where times are of a CPU that stands in for it.
+    """
+    name = str(rows["origin"].iloc[0])
+    places = sorted(map(str, rows["cluster"].dropna().unique()))
+    told = name in (Origin.SIMULATED, Origin.MEASURED) and places != [PAPERS_CLUSTER] and places
+    return f"{name} on {', '.join(places)}" if told else name
 
 
 def model(name: str) -> str:

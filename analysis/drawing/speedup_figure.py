@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from analysis.drawing.labels import METHODS, ORIGINS, Look, model
+from analysis.drawing.labels import ORIGINS, Look, in_order, method, model
 from analysis.drawing.output import Picture
 from analysis.drawing.style import PAGE, bar, figure, style
 from bitpipe.origin import Origin
@@ -16,7 +16,9 @@ from bitpipe.origin import Origin
 PAPER = ORIGINS[Origin.PAPER]
 
 
-def speedup_picture(means: pd.DataFrame, name: str, title: str, readings: dict[str, str]) -> Picture:
+def speedup_picture(
+    means: pd.DataFrame, name: str, title: str, readings: dict[str, str]
+) -> tuple[Picture, ...]:
     """One panel per model, one group per method compared with: the paper's bar, then ours.
 
     Args:
@@ -24,8 +26,13 @@ def speedup_picture(means: pd.DataFrame, name: str, title: str, readings: dict[s
         name: of the file.
         title: of the picture.
         readings: what the readings of N are called; each has a bar of its own.
+
+    Returns:
+        One picture; none where no pair of methods gave a speedup.
     """
     models = sorted(means["model"].unique())
+    if not models:
+        return ()
     with style():
         canvas = figure(PAGE, 2.4)
         panels = canvas.subplots(1, len(models), sharey=True, squeeze=False)[0]
@@ -34,18 +41,21 @@ def speedup_picture(means: pd.DataFrame, name: str, title: str, readings: dict[s
             rows = means[means["model"] == one]
             series = list(_series(rows, readings).items())
             _panel(axes, rows, [(look, group) for (_, look), group in series])
-            printed_in = str(rows["figure"].iloc[0]).replace("fig", "Fig. ")
-            axes.set_title(f"{model(str(one))} ({printed_in})", loc="left")
+            printed_in = [
+                str(name).replace("fig", " (Fig. ") + ")" for name in rows["figure"].dropna().unique()
+            ]
+            axes.set_title(model(str(one)) + "".join(printed_in[:1]), loc="left")
             if len(handles) == 1:
                 handles += [_patch(look, label) for (label, look), _ in series]
         panels[0].set_ylabel("BitPipe's mean speedup\nover the other method (×)")
         canvas.legend(handles=handles, loc="outside upper left", ncols=len(handles))
-    return Picture(
+    picture = Picture(
         name=name,
         title=title,
         figure=canvas,
         alt="Bars of BitPipe's mean speedup over each other method, the paper's beside ours.",
     )
+    return (picture,)
 
 
 def _series(means: pd.DataFrame, readings: dict[str, str]) -> dict[tuple[str, Look], pd.DataFrame]:
@@ -63,7 +73,7 @@ def _series(means: pd.DataFrame, readings: dict[str, str]) -> dict[tuple[str, Lo
 
 
 def _panel(axes: Axes, rows: pd.DataFrame, ours: list[tuple[Look, pd.DataFrame]]) -> None:
-    methods = [name for name in METHODS if name in set(rows["compared_with"])]
+    methods = in_order(rows["compared_with"])
     printed = rows.drop_duplicates("compared_with").set_index("compared_with")["paper_mean_speedup"]
     columns: list[tuple[Look, Any]] = [(PAPER, printed)]
     columns += [(look, one.set_index("compared_with")["mean_speedup"]) for look, one in ours]
@@ -79,7 +89,7 @@ def _panel(axes: Axes, rows: pd.DataFrame, ours: list[tuple[Look, pd.DataFrame]]
                 f"{value:.2f}", (at, value), (0, 2), textcoords="offset points", ha="center", fontsize=6
             )
     axes.axhline(1, color="black", lw=0.8)
-    axes.set_xticks(range(len(methods)), [METHODS[name].name for name in methods])
+    axes.set_xticks(range(len(methods)), [method(name).name for name in methods])
     axes.grid(axis="y")
     axes.set_axisbelow(True)
 

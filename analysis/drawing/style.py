@@ -21,6 +21,7 @@ COLUMN, PAGE = 3.4, 7.0
 
 RC: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so looks alike everywhere
+    "text.parse_math": False,  # a dollar sign in a name or path is one; nothing here is a formula
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.labelsize": 8,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.load.reading import Reading
+from experiments.records.devices import ran_on, same_device
 from experiments.records.migrate import migrate
 from experiments.records.record import RecordError, check
 
@@ -45,8 +46,7 @@ def cell_row(record: Mapping[str, Any]) -> dict[str, Any]:
         "global_batch": job["micro_batch_size"] * schedule["micro_batches"] * job["width"],
         "model": job["model"]["name"],
         **{key: job["model"][key] for key in ("layers", "hidden", "sequence", "vocabulary")},
-        "cluster": identity["cluster"]["name"],
-        "device_name": identity["cluster"]["device"]["name"],
+        **_hardware(record),
         "devices_per_node": identity["cluster"]["devices_per_node"],
         **{key: identity.get(key) for key in ("data", "links")},
         "calibration": (identity["calibration"] or {}).get("name"),
@@ -62,9 +62,28 @@ def cell_row(record: Mapping[str, Any]) -> dict[str, Any]:
         "dirty": record["provenance"]["dirty"],
         "host": ",".join(record["provenance"]["hosts"]),
         "started": record["started"],
-        "context": context(identity),
+        "context": context(identity | {"ran": _hardware(record)["device_name"]}),
         "labels": dict(record["labels"]),
         "metrics": dict(metrics),
+    }
+
+
+def _hardware(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row is labelled with: of a measured cell what ran, else what was modelled.
+
+    A measured cell's ``cluster`` is the file's name only where its devices are those of the file.
+    """
+    cluster = record["identity"]["cluster"]
+    asked, memory = cluster["device"]["name"], cluster["device"]["memory_bytes"]
+    ran = ran_on(record["provenance"])
+    if record["origin"] != "measured" or record["status"] != "ok":
+        return {"cluster": cluster["name"], "device_name": asked, "device_memory_bytes": memory}
+    name = ", ".join(ran) or "unknown device"
+    as_asked = bool(ran) and all(same_device(one, asked) for one in ran)
+    return {
+        "cluster": cluster["name"] if as_asked else name,
+        "device_name": name,
+        "device_memory_bytes": memory if as_asked else None,
     }
 
 

@@ -12,7 +12,8 @@ import pandas as pd
 from experiments.cell import ORIGINS
 
 COLUMNS = ["experiment", "sweep", "cell", "origin"]
-MODEL = ("model", "layers", "hidden", "sequence")
+MODEL = ("model", "layers", "hidden", "sequence", "cluster")
+"""What makes results of one experiment stand beside each other instead of replacing each other."""
 _NUMBERS = ("depth", "micro_batches", "width", "micro_batch_size")
 
 
@@ -51,8 +52,8 @@ def experiment_rows(
 
     Of each origin the newest sweep counts, and of older sweeps those cells that share all its
     settings but the compared ones: a sweep over part of the grid completes an older one, and a
-    sweep of another model replaces it, or with ``every_model`` stands beside it: of each origin and
-    model the newest sweep then counts. A cell without a record has status ``missing``.
+    sweep of another model replaces it, or with ``every_model`` stands beside it: of each origin,
+    model and cluster the newest sweep then counts. A cell without a record has status ``missing``.
     """
     asked = sweeps[sweeps["experiment"] == id]
     if asked.empty:
@@ -64,6 +65,11 @@ def experiment_rows(
         rows[name] = rows[name].fillna(rows.pop(f"{name}_label"))
     rows["status"] = rows["status"].fillna("missing")
     keys = ["origin"]
+    if "cluster" in rows:  # what did not end well was tried where its sweep ran
+        for name in ("cluster", "device_name"):
+            tried = rows[name].where(rows["origin"].ne("measured") | rows["status"].eq("ok"))
+            ran = tried.groupby([rows["origin"], rows["sweep"]]).transform("first")
+            rows[name] = tried.fillna(ran).fillna(rows[name])
     if every_model and set(MODEL) <= set(rows):
         # A cell without a record is of the model that its sweep has a record of.
         rows[list(MODEL)] = rows[list(MODEL)].fillna(

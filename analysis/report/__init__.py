@@ -22,6 +22,7 @@ from analysis.registry import Artefact, artefacts
 from bitpipe.draw.html import assets
 from bitpipe.errors import InputError
 from bitpipe.words import counted
+from experiments.records.devices import computing_devices
 
 TITLE = "BitPipe, reproduced"
 LONG = 12  # tables with more rows are folded
@@ -94,7 +95,7 @@ def provenance(results: Results) -> pd.DataFrame:
     for (origin, revision), group in results.cells.groupby(["origin", "revision"], dropna=False):
         told = [documents[path]["provenance"] for path in group["path"] if path in documents]
         libraries = sorted({f"{name} {v}" for one in told for name, v in one["versions"].items()})
-        processors = sorted({str(one["hardware"].get("cpu", "?")) for one in told})
+        computed = sorted({name for one in told for name in computing_devices(one)})
         rows.append(
             {
                 "origin": origin,
@@ -105,7 +106,8 @@ def provenance(results: Results) -> pd.DataFrame:
                 "clocks": ", ".join(sorted({one["clock"] for one in told})),
                 "first": group["started"].min(),
                 "last": group["started"].max(),
-                "processors": ", ".join(processors),
+                "devices": ", ".join(computed),
+                "hosts": ", ".join(sorted({host for one in told for host in one["hosts"]})),
                 "versions": ", ".join(libraries),
             }
         )

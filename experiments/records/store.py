@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,9 +132,10 @@ class Store:
         """The record of the newest attempt that has one."""
         return next(self._newest_first(cell), None)
 
-    def finished(self, cell: str) -> Record | None:
-        """The newest record that makes running ``cell`` again needless (ok, oom)."""
-        return next((record for record in self._newest_first(cell) if record.status in FINISHED), None)
+    def finished(self, cell: str, suits: Callable[[Record], object] = bool) -> Record | None:
+        """The newest record that makes running ``cell`` again needless (ok, oom), of those that suit."""
+        finished = (record for record in self._newest_first(cell) if record.status in FINISHED)
+        return next(filter(suits, finished), None)
 
     def best(self, cell: str) -> Record | None:
         """What a table shows: the newest finished record, else the newest of all."""

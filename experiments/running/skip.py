@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from bitpipe.words import counted, part
 from experiments.composing.sweep import Sweep
+from experiments.records.devices import made_elsewhere
 from experiments.records.provenance import code
 from experiments.records.record import Record, Status
 from experiments.records.record_line import line_of
@@ -27,7 +28,13 @@ def pending(sweep: Sweep, say: Callable[[str], None]) -> list[Block]:
     if sweep.settings.rerun:
         return list(sweep.blocks)
     store = Store(sweep.settings.results)
-    found = {cell.id: record for cell in sweep.cells if (record := store.finished(cell.id))}
+    found, elsewhere = _found(sweep, store)
+    if elsewhere:
+        said = "; ".join(f"{names} for {wanted}" for names, wanted in sorted(set(elsewhere)))
+        say(
+            f"{part(len(elsewhere), len(sweep.cells), 'cell')} measured on other devices than "
+            f"cluster.device.name says ({said}): run again; a cluster that names what ran keeps its records"
+        )
     asked = {cell.id: block.settings.repeats for block in sweep.blocks for cell in block.cells}
     done = {id: record for id, record in found.items() if _precise(record, asked[id])}
     total = len(sweep.cells)
@@ -50,6 +57,21 @@ def pending(sweep: Sweep, say: Callable[[str], None]) -> list[Block]:
         if left:
             blocks.append(replace(block, cells=left))
     return blocks
+
+
+def _found(sweep: Sweep, store: Store) -> tuple[dict[str, Record], list[tuple[str, str]]]:
+    """Per cell its finished record; and of cells that only ran elsewhere, on what and what was asked."""
+    found, elsewhere = {}, []
+    for cell in sweep.cells:
+        record = store.finished(cell.id)
+        ran = made_elsewhere(record, cell) if record else ()
+        if ran:
+            record = store.finished(cell.id, lambda one, cell=cell: not made_elsewhere(one, cell))  # type: ignore[misc]
+            if record is None:
+                elsewhere.append((", ".join(ran), cell.cluster.device.name))
+        if record is not None:
+            found[cell.id] = record
+    return found, elsewhere
 
 
 def _precise(record: Record, repeats: int) -> bool:

@@ -96,6 +96,7 @@ def make_record(
     revision: str = "0123456789abcdef",
     dirty: bool = False,
     memory: list[float] | None = None,
+    devices: list[str] | None = None,
     **metrics: Any,
 ) -> Record:
     """A record whose iteration times give ``samples_per_s``, or lie as ``times`` says."""
@@ -128,6 +129,7 @@ def make_record(
             "versions": {"torch": "2"},
             "hardware": {"cpu": "test"},
             "hosts": ["here"],
+            "devices": devices or [cell.cluster.device.name if cell.backend == "cuda" else "cpu"],
             "seed": 0,
             "calibration": None,
         },

@@ -149,7 +149,8 @@ def test_mean_speedups_are_drawn_beside_the_paper_s_one_bar_per_reading() -> Non
             "paper_mean_speedup": 1.28,
         }
     )
-    (axes,) = speedup_picture(means, "x", "x", READINGS).figure.axes
+    (picture,) = speedup_picture(means, "x", "x", READINGS)
+    (axes,) = picture.figure.axes
     heights = [bar.get_y() + bar.get_height() for bar in axes.patches]
     assert heights == pytest.approx([1.28, 1.2, 1.3])
     assert len({bar.get_hatch() for bar in axes.patches}) == 3, "told apart without colour"
