@@ -89,6 +89,7 @@ def record_of(run: Mapping[str, Any]) -> dict[str, Any]:
         "identity": {name: config[name] for name in IDENTITY},
         "metrics": _below("metrics/", summary),
         "devices": _below("devices/", summary),
+        "costs": config.get("costs") or [],
         "cause": cause if message is not None else None,
         "timeline": None,
         "wandb": {"state": "online" if run.get("state") else "offline"},

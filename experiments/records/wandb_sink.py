@@ -144,7 +144,7 @@ def _write(
 
 def _about(record: Record) -> dict[str, Any]:
     """What the record says besides its results; with the summary, a reader has the record again."""
-    names = ("cell", "attempt", "experiment", "labels", "provenance", "started", "finished")
+    names = ("cell", "attempt", "experiment", "labels", "costs", "provenance", "started", "finished")
     return {name: getattr(record, name) for name in names}
 
 
