@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from analysis.comparing.verify import SIMULATED, TOLERANCES, VIRTUAL_RATIO
+from bitpipe.checkout import ROOT
 from experiments.cell import Cell
 from experiments.composing.choice import pinned_backend
 
-ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "ARTIFACT.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 

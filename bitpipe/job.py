@@ -8,7 +8,6 @@ from bitpipe.models.config import ModelConfig
 from bitpipe.schedule.spec import ScheduleSpec
 
 SYNCS = ("eager", "late", "none")
-PRECISIONS = ("fp32", "fp64", "bf16", "fp16")
 
 
 @dataclass(frozen=True, kw_only=True)

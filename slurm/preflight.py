@@ -17,10 +17,11 @@ from typing import Any
 
 import yaml
 
+from bitpipe.checkout import ROOT
 from experiments.records.store import write_json
 from slurm.rendezvous import Task, meet
 
-THRESHOLDS = Path(__file__).resolve().parents[1] / "conf" / "preflight.yaml"
+THRESHOLDS = ROOT / "conf" / "preflight.yaml"
 FILE = "preflight.json"
 
 

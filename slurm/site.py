@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from bitpipe.checkout import ROOT
 from bitpipe.errors import InputError, choose
 from slurm import sbatch_options, site_text
 from slurm.site_text import text
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-DEFAULT = REPOSITORY / "site.yaml"
+DEFAULT = ROOT / "site.yaml"
 VARIABLE = "BITPIPE_SITE"
 CONTAINERS = ("none", "pyxis", "apptainer")
 GPU_USE = ("cuda", "always", "never")

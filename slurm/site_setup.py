@@ -7,11 +7,12 @@ from pathlib import Path
 
 import yaml
 
+from bitpipe.checkout import ROOT
 from bitpipe.errors import InputError, choose
 from slurm import client
-from slurm.site import REPOSITORY, Site, load
+from slurm.site import Site, load
 
-EXAMPLE = REPOSITORY / "site.example.yaml"
+EXAMPLE = ROOT / "site.example.yaml"
 PAPER_GPUS = 8
 """Per node of the paper's cluster."""
 

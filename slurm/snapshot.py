@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from bitpipe.checkout import ROOT
 from bitpipe.errors import InputError
-from experiments.records.revision import CODE, NOTE, ROOT, GitFailed, Revision, git, revision_of
+from experiments.records.revision import CODE, NOTE, GitFailed, Revision, git, revision_of
 from experiments.records.store import NotWritten, write_json, write_text
 
 PRIVATE = re.compile(r"(^|/)(\.env(\..*)?|\.netrc|.*\.(pem|key)|id_(rsa|ed25519)|site\.yaml)$")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from bitpipe.checkout import ROOT
+
 PACKAGES = ("bitpipe", "experiments", "slurm", "hydra_plugins", "analysis")
 """Each may import those to its left (run.py: all of them), and not the other way round."""
 
@@ -19,6 +20,7 @@ KNOWN_IN_BITPIPE = {
     "errors": set(),
     "origin": set(),
     "reader": set(),
+    "checkout": set(),
     "schedule": {"errors", "origin"},
     "cluster": {"errors"},
     "models": {"errors", "schedule"},
@@ -26,9 +28,19 @@ KNOWN_IN_BITPIPE = {
     "traffic": {"cluster", "schedule"},
     "data": {"errors", "models"},
     "draw": {"cluster", "errors", "schedule"},
-    "simulate": {"cluster", "errors", "job", "models", "origin", "schedule", "traffic"},
+    "simulate": {"checkout", "cluster", "errors", "job", "models", "origin", "schedule", "traffic"},
     "runtime": {"cluster", "data", "errors", "job", "models", "origin", "schedule", "traffic"},
-    "gpu_check": {"cluster", "data", "errors", "job", "models", "runtime", "schedule", "simulate"},
+    "gpu_check": {
+        "checkout",
+        "cluster",
+        "data",
+        "errors",
+        "job",
+        "models",
+        "runtime",
+        "schedule",
+        "simulate",
+    },
 }
 
 

@@ -15,7 +15,7 @@ from analysis.registry import artefact
 from analysis.remarks import remarks
 from bitpipe.models import arithmetic
 from bitpipe.models.config import ModelConfig
-from bitpipe.simulate.memory import PARAMETER_BYTES
+from bitpipe.models.precision import PRECISIONS
 
 OURS = "bitpipe"
 
@@ -78,7 +78,7 @@ def stage_share(row: dict[Any, Any]) -> float:
     memory = row["device_memory_bytes"]
     if pd.isna(memory):  # other devices ran than the cluster file's
         return float("nan")
-    return parameters * PARAMETER_BYTES[str(row["precision"])] / float(memory)
+    return parameters * PRECISIONS[str(row["precision"])].parameter / float(memory)
 
 
 def best_of(cells: pd.DataFrame) -> pd.DataFrame:

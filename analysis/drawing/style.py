@@ -11,7 +11,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import matplotlib
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.drawing.labels import Look
@@ -113,8 +112,3 @@ def line(look: Look) -> dict[str, Any]:
         "markeredgecolor": "black",
         "markeredgewidth": 0.5,
     }
-
-
-def legend_above(axes: Axes, columns: int = 6) -> None:
-    """A legend above the axes, in one row, without covering anything."""
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.02), ncols=columns, borderaxespad=0)

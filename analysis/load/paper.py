@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import pandas as pd
 
+from bitpipe.checkout import ROOT
 from bitpipe.errors import choose
 
-FOLDER = Path(__file__).parents[2] / "results" / "paper"
+FOLDER = ROOT / "results" / "paper"
 
 
 def printed(name: str) -> pd.DataFrame:

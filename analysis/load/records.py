@@ -15,7 +15,6 @@ from experiments.records.record import RecordError, check
 
 # Axes along which experiments compare. All other settings make up a row's context: two cells
 # are only compared where those are equal.
-SCHEDULE = ("method", "placement", "depth", "micro_batches", "chunks", "cap")
 AXES = frozenset({"schedule", "width", "micro_batch_size", "sync", "layout"})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,31 +38,6 @@ class Part(Protocol):
 
     def paint(self, axes: Axes, width: float) -> None:
         """Draw into ``axes``, whose coordinates are inches from the top left corner."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Titled:
-    """A part with a title above it."""
-
-    part: Part
-    title: str
-
-    def height(self, width: float) -> float:
-        return TITLE + self.part.height(width)
-
-    def paint(self, axes: Axes, width: float) -> None:
-        axes.text(0, TITLE * 0.45, self.title, fontsize=9, fontweight="bold", va="center", ha="left")
-        self.part.paint(below(axes, width, TITLE, self.part.height(width)), width)
-
-
-def below(axes: Axes, width: float, top: float, height: float) -> Axes:
-    """New axes inside ``axes``, ``top`` inches below its upper edge, in the same coordinates."""
-    box = axes.get_position()
-    whole = axes.get_ylim()[0]
-    scale = box.height / whole
-    return _inches(
-        axes.get_figure(), (box.x0, box.y1 - (top + height) * scale, box.width, height * scale), width, height
-    )
 
 
 def _inches(figure: Any, position: tuple[float, float, float, float], width: float, height: float) -> Axes:

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import torch
 
+from bitpipe.checkout import ROOT
 from bitpipe.errors import InputError, choose
 from bitpipe.gpu_check import fit, report
 from bitpipe.gpu_check.chunks import ChunkTime
 from bitpipe.gpu_check.report import Check
 from bitpipe.gpu_check.row import RowTimes
-from bitpipe.gpu_check.steps import ROOT, STEPS, Bench, Found, Step
+from bitpipe.gpu_check.steps import STEPS, Bench, Found, Step
 from bitpipe.runtime.device import Device, Gpu, Host, obstacle
 from bitpipe.simulate import conf
 

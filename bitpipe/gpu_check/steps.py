@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
+from bitpipe.checkout import ROOT
 from bitpipe.cluster import Cluster
 from bitpipe.gpu_check import fit, staged_ranks
 from bitpipe.gpu_check.chunks import ChunkTime, time_chunk
@@ -33,7 +34,6 @@ from bitpipe.schedule import ScheduleSpec
 from bitpipe.simulate import conf, predict
 from bitpipe.simulate.predict import Prediction
 
-ROOT = Path(__file__).resolve().parents[2]
 UTILISATION = 0.40
 GAP = 0.05
 MEMORY = 0.05

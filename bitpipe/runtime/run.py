@@ -13,14 +13,13 @@ from bitpipe.cluster import Links
 from bitpipe.data import Dataset
 from bitpipe.errors import InputError, choose
 from bitpipe.job import Job
+from bitpipe.models.arithmetic import boundary_bytes
+from bitpipe.models.precision import PRECISIONS
 from bitpipe.runtime.clocks.clock import CLOCKS, Nominal
 from bitpipe.runtime.clocks.operations import Operation, operations_of
 from bitpipe.runtime.plan import Plan
 from bitpipe.runtime.target import Target
 from bitpipe.schedule.program import Program
-
-ITEM_BYTES = {"fp32": 4, "fp64": 8, "bf16": 2, "fp16": 2}
-"""Bytes of an activation's element."""
 
 KINDS = ("raise", "kill", "stop", "hang", "exit", "memory", "device_memory", "nan")
 """Of faults."""
@@ -106,7 +105,7 @@ class Run:
             needed = {op for rank in range(self.job.ranks) for op in self._operations(rank)}
             for operation in needed - set(self.costs):
                 raise InputError("costs", operation, "missing: the program performs it")
-        choose("precision", self.job.precision, ITEM_BYTES)
+        choose("precision", self.job.precision, PRECISIONS)
         if self.target.compile != "none" and self.program.schedule.split_backward:
             raise InputError(
                 "compile", self.target.compile, "a compiled backward cannot be split", "compile=none"
@@ -119,9 +118,8 @@ class Run:
     @property
     def message_bytes(self) -> int:
         """Bytes of a boundary activation, header not counted."""
-        model = self.job.model
-        elements = self.job.micro_batch_size * model.sequence * model.hidden
-        return elements * ITEM_BYTES[self.job.precision]
+        job = self.job
+        return boundary_bytes(job.model, job.micro_batch_size, PRECISIONS[job.precision].element)
 
 
 def describe(run: Run, rank: int, iteration: int, mark: int) -> str:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from bitpipe.checkout import ROOT
 from bitpipe.errors import InputError, choose
 from bitpipe.job import Job
 from bitpipe.models import ModelConfig
 from bitpipe.schedule.spec import ScheduleSpec
 from bitpipe.simulate import conf
 
-ABLATION = Path(__file__).resolve().parents[2] / "results" / "paper" / "table6_ablation.csv"
+ABLATION = ROOT / "results" / "paper" / "table6_ablation.csv"
 
 
 @dataclass(frozen=True, kw_only=True)

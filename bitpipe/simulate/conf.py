@@ -10,12 +10,13 @@ from typing import Any
 
 import yaml
 
+from bitpipe.checkout import ROOT
 from bitpipe.cluster import Cluster
 from bitpipe.errors import InputError, choose
 from bitpipe.models import ModelConfig
 from bitpipe.simulate.calibration import Calibration
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
+CONF = ROOT / "conf"
 
 
 def names(group: str) -> list[str]:

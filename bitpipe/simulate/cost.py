@@ -16,6 +16,7 @@ from bitpipe.cluster import Cluster, Link, Links, RankLayout
 from bitpipe.errors import InputError
 from bitpipe.job import Job
 from bitpipe.models import arithmetic, partition
+from bitpipe.models.precision import PRECISIONS
 from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.costs import WORTH
 from bitpipe.schedule.lowering import needs_tie
@@ -23,12 +24,6 @@ from bitpipe.schedule.placement import Placement
 from bitpipe.schedule.schedule import Schedule
 from bitpipe.simulate.calibration import Calibration
 from bitpipe.simulate.programs import schedule_of
-
-ELEMENT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
-COST_LIKE = {"fp16": "half", "bf16": "half", "fp32": "fp32", "fp64": "fp64"}
-"""Precisions that cost the same."""
-RATE_OF_HALF = {"fp16": 1.0, "bf16": 1.0, "fp32": 1 / 2, "fp64": 1 / 16}
-"""Tensor-core rates of the A100 and its kin against half precision (fp32 as TF32)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +89,9 @@ class CostModel:
         tokens = job.micro_batch_size * job.model.sequence
         doubts = {
             f"fitted on {here.device}": not self._same_devices,
-            f"fitted in {here.precision}": COST_LIKE[job.precision] != COST_LIKE.get(here.precision),
+            f"fitted in {here.precision}": not PRECISIONS[job.precision].costs_as(
+                PRECISIONS.get(here.precision)
+            ),
             f"fitted at other micro-batches than {tokens} tokens": not here.covers(tokens),
             "no rate between nodes": self.layout.nodes > 1 and here.p2p_inter_efficiency is None,
         }
@@ -107,13 +104,13 @@ class CostModel:
     @property
     def element(self) -> int:
         """Bytes of an activation."""
-        return ELEMENT_BYTES[self.job.precision]
+        return PRECISIONS[self.job.precision].element
 
     @cached_property
     def forward_seconds(self) -> tuple[float, ...]:
         """Per stage, what the FLOPs of one forward take."""
         model, samples, stages = self.job.model, self.job.micro_batch_size, self.placement.stages
-        peak = self.cluster.device.peak_flops * RATE_OF_HALF[self.job.precision]
+        peak = self.cluster.device.peak_flops * PRECISIONS[self.job.precision].rate
         layer = arithmetic.layer_forward_flops(model, samples) / (peak * self.calibration.compute_efficiency)
         head = arithmetic.head_forward_flops(model, samples) / (peak * self.calibration.head_efficiency)
         layers = partition(model.layers, stages)
@@ -163,7 +160,7 @@ class CostModel:
 
     @property
     def _gradient_element(self) -> float:
-        return self.calibration.gradient_bytes if self.element == arithmetic.HALF else self.element
+        return self.calibration.gradient_bytes if PRECISIONS[self.job.precision].half else self.element
 
     def size(self, action: Action) -> float:
         """Bytes of a SEND, SYNC or TIE."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bitpipe.models import arithmetic
+from bitpipe.models.precision import PRECISIONS
 from bitpipe.schedule.action import Action
 from bitpipe.schedule.effects import FINISHES
 from bitpipe.schedule.flow import recomputed_chunks
 from bitpipe.schedule.program import Program
 from bitpipe.simulate.cost import CostModel
 from bitpipe.simulate.engine import Span
-from bitpipe.simulate.memory import PARAMETER_BYTES, InFlight, Memory, in_flight
+from bitpipe.simulate.memory import InFlight, Memory, in_flight
 
 
 class Held:
@@ -34,7 +35,7 @@ class Held:
 
     def static(self, device: int) -> float:
         """Weights, gradients and optimizer state."""
-        return self.costs.resident_parameters[device] * PARAMETER_BYTES[self.costs.job.precision]
+        return self.costs.resident_parameters[device] * PRECISIONS[self.costs.job.precision].parameter
 
     def changes(self, program: Program, device: int) -> Iterator[InFlight]:
         """Every change of what the device holds besides its parameters, in the program's order."""

@@ -17,8 +17,6 @@ from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.effects import EFFECTS, FINISHES, keeps
 from bitpipe.schedule.program import Instruction
 
-PARAMETER_BYTES = {"fp16": 18, "bf16": 18, "fp32": 16, "fp64": 32}
-"""Weight, gradient and optimizer state per resident parameter."""
 GIB = 2**30
 BORDERLINE = 77 / 80
 """Share of a device's memory above which a prediction says neither yes nor no: what the CUDA

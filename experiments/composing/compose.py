@@ -13,6 +13,7 @@ from typing import Any, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from bitpipe.checkout import ROOT
 from bitpipe.cluster import Cluster
 from bitpipe.errors import InputError, choose
 from bitpipe.job import Job
@@ -24,8 +25,6 @@ from experiments.cell import BACKENDS, Cell
 from experiments.composing.config import Config
 from experiments.composing.expression import evaluate, whole
 from experiments.composing.settings import RunSettings, WandbSettings
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def without_hydra(config: DictConfig) -> DictConfig:

@@ -17,7 +17,8 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.composing.compose import ROOT, plain, without_hydra
+from bitpipe.checkout import ROOT
+from experiments.composing.compose import plain, without_hydra
 
 Load = Callable[[list[str]], DictConfig]
 

@@ -17,11 +17,11 @@ from typing import Any
 import yaml
 from omegaconf import MISSING
 
+from bitpipe.checkout import ROOT
 from bitpipe.cluster import Cluster, Device, Link
 from bitpipe.models import ModelConfig
 from experiments.composing import config
 
-ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docs" / "configuration.md"
 GROUPS = ("experiment", "method", "model", "cluster", "backend", "calibration")
 _PARTS = (

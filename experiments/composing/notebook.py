@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from bitpipe.checkout import ROOT
 from experiments.composing.command_line import prepare
-from experiments.composing.compose import ROOT
 from experiments.composing.sweep import Sweep, plan
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from math import inf
 
 from bitpipe.cluster import LAYOUTS
 from bitpipe.errors import InputError, choose
-from bitpipe.job import PRECISIONS, SYNCS
+from bitpipe.job import SYNCS
+from bitpipe.models.precision import PRECISIONS
 from bitpipe.schedule import method_of
 from bitpipe.simulate.programs import schedule_of
 from experiments.cell import Cell

@@ -8,7 +8,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from bitpipe.checkout import ROOT
+
 CODE = ("bitpipe", "experiments", "slurm", "hydra_plugins", "analysis", "conf", "run.py", "pyproject.toml")
 """What the code consists of; results, tests, documents and benchmarks change no run."""
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from bitpipe.cluster import Link, Links
 from bitpipe.models import ModelConfig, arithmetic
+from bitpipe.models.precision import PRECISIONS
 from bitpipe.simulate.calibration import Calibration
 from bitpipe.simulate.conf import model
 from bitpipe.simulate.cost import CostModel
@@ -27,7 +28,6 @@ from bitpipe.simulate.unit_calibration import UnitCalibration
 from experiments.cell import Cell
 
 REFERENCE = {"bert": "bert_64", "gpt": "gpt_96"}
-ITEM_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,13 +132,13 @@ def reference_of(family: str) -> ModelConfig:
 def message_bytes(cell: Cell) -> float:
     """Bytes of a boundary activation here."""
     job = cell.job
-    return arithmetic.boundary_bytes(job.model, job.micro_batch_size, ITEM_BYTES[job.precision])
+    return arithmetic.boundary_bytes(job.model, job.micro_batch_size, PRECISIONS[job.precision].element)
 
 
 def gradient_bytes(cell: Cell, stages: int) -> Sequence[float]:
     """Bytes of each stage's gradient here; gradients are summed in at least fp32."""
     job = cell.job
-    size = max(4, ITEM_BYTES[job.precision])
+    size = PRECISIONS[job.precision].gradient
     shared = job.model.tied_embeddings
     return [
         size * arithmetic.stage_parameters(job.model, stages, stage, shared=shared) for stage in range(stages)

@@ -14,12 +14,12 @@ import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from bitpipe.checkout import ROOT
 from bitpipe.errors import InputError
 from slurm.testcluster import daemons
 from slurm.testcluster.configuration import Settings, files
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-DEFAULT_FOLDER = REPOSITORY / ".testcluster"
+DEFAULT_FOLDER = ROOT / ".testcluster"
 HOSTS = Path("/etc/hosts")
 
 

@@ -18,7 +18,7 @@ import pytest
 from analysis.load.wandb_offline import read_offline
 from bitpipe.job import Job
 from bitpipe.runtime.result import RunResult
-from bitpipe.runtime.run import ITEM_BYTES, Fault
+from bitpipe.runtime.run import Fault
 from bitpipe.schedule.timeline import Timeline
 from experiments.composing.settings import WandbSettings
 from experiments.composing.sweep import Sweep
@@ -131,10 +131,6 @@ def test_an_emulated_run_counts_only_if_its_ranks_keep_up(
         assert record.cause.kind == "lag"
         assert f"{record.metrics['late_share']:.1%} of its time, max_lag=0 " in record.cause.message
         assert "samples_per_s" not in record.metrics
-
-
-def test_sizes_agree_with_the_runtime() -> None:
-    assert ITEM_BYTES.items() <= link_scaling.ITEM_BYTES.items()
 
 
 def test_wandb_gets_the_rows_of_rank_logs_and_the_record_says_where(

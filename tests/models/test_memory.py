@@ -6,10 +6,11 @@ import gc
 
 import pytest
 import torch
+from stage_memory import stage_memory
 
 from bitpipe.errors import InputError
 from bitpipe.models import arithmetic, partition
-from bitpipe.models.memory import ActivationMeter, stage_memory
+from bitpipe.models.memory import ActivationMeter
 from bitpipe.models.transformer import build_chunk
 from tests.models.helpers import random_batch, tiny
 from tests.models.test_arithmetic import configured

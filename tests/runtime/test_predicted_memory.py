@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from stage_memory import stage_memory
 from training import RandomData, job_of, links_of, model_of
 
 from bitpipe.cluster import RankLayout
 from bitpipe.job import Job
 from bitpipe.models import ModelConfig, arithmetic
-from bitpipe.models.memory import stage_memory
+from bitpipe.models.precision import PRECISIONS
 from bitpipe.runtime.block import run_block
 from bitpipe.runtime.member import build_chunks
 from bitpipe.runtime.plan import Plan
@@ -21,7 +22,6 @@ from bitpipe.runtime.processes.pool import Pool
 from bitpipe.schedule import METHODS
 from bitpipe.schedule.action import Kind
 from bitpipe.simulate import Prediction, conf, predict
-from bitpipe.simulate.memory import PARAMETER_BYTES
 
 CLUSTER, CALIBRATION = conf.cluster("a800"), conf.calibration("physical")
 DEPTH = 4
@@ -105,7 +105,7 @@ def test_a_device_holds_what_is_predicted(pool_of: Callable[[int], Pool], varian
         memory, costs = found.memory_with("fused"), found.costs
         for rank, (_, device) in enumerate(costs.layout.places):
             count = parameters(found, costs.layout, rank)
-            assert memory[rank].parameters == count * PARAMETER_BYTES["fp32"]
+            assert memory[rank].parameters == count * PRECISIONS["fp32"].parameter
             activations = memory[rank].activations + memory[rank].logits
             if name in PAPER:
                 assert activations == pytest.approx(kept(found, device), rel=2e-3)

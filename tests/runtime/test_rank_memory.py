@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from stage_memory import stage_memory
 from training import RandomData, bytes_alive, job_of, links_of, model_of
 
 from bitpipe.job import Job
-from bitpipe.models.memory import stage_memory
 from bitpipe.runtime.block import run_block
 from bitpipe.runtime.processes.pool import Pool
 from bitpipe.runtime.result import RunResult

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from some_blocks import block
 
+from bitpipe.checkout import ROOT
 from bitpipe.errors import InputError
 from slurm import plan, site_setup
 from slurm.client import Partition
-from slurm.site import REPOSITORY, Site, load
+from slurm.site import Site, load
 from slurm.site_text import parse
 
 
@@ -57,7 +58,7 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 
 
 def test_every_line_of_the_example_is_a_key_with_a_valid_value() -> None:
-    lines = (REPOSITORY / "site.example.yaml").read_text().splitlines()
+    lines = (ROOT / "site.example.yaml").read_text().splitlines()
     keys = set(Site.__dataclass_fields__)
     settings = [line[2:] for line in lines if line.startswith("# ") and line[2:].partition(":")[0] in keys]
     shown = parse("\n".join(settings), Path("example"))

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-HALF = ("fp16", "bf16")
+from bitpipe.models.precision import PRECISIONS
 
 
 class LossScale:
@@ -53,7 +53,7 @@ class LossScale:
     @classmethod
     def of(cls, precision: str, device: torch.device) -> LossScale | None:
         """Dynamic for fp16; bf16 has the range of fp32 and only needs the decision; else None."""
-        if precision not in HALF:
+        if not PRECISIONS[precision].half:
             return None
         return cls(device) if precision == "fp16" else cls(device, first=1.0, dynamic=False)
 
