@@ -1,9 +1,14 @@
-"""One rank of the comparison with torch.distributed.pipelining: same chunks, same micro-batches."""
+"""One rank of the comparison with torch.distributed.pipelining: same modules, same micro-batches.
+
+One thing is not the same: our layers add weight gradients to the flat sum inside the matrix product
+(:mod:`bitpipe.runtime.training.fused_gradient`), the peer's go through autograd's accumulators. So ours
+run twice, as they are and with plain gradients like the peer's.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -57,12 +62,16 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Paired runs of a few iterations: wall seconds between barriers, CPU seconds of all ranks."""
+    """Runs of a few iterations in turn, by side: ``own``, ``plain`` (ours, gradients not fused), ``peer``.
 
-    own_seconds: tuple[float, ...]
-    peer_seconds: tuple[float, ...]
-    own_cpu: tuple[float, ...]
-    peer_cpu: tuple[float, ...]
+    Attributes:
+        seconds: wall seconds between barriers.
+        cpu: CPU seconds of all ranks.
+        worst_gradient_difference: of either of ours from the peer's, relative to the largest element.
+    """
+
+    seconds: Mapping[str, tuple[float, ...]]
+    cpu: Mapping[str, tuple[float, ...]]
     worst_gradient_difference: float
 
 
@@ -91,7 +100,7 @@ class PeerStage(nn.Module):
 
 
 def compare(world: World, case: Case, pairs: int, iterations: int = 1) -> Pairs | None:
-    """Run both alternately, ``iterations`` a side in each pair; returns what rank 0 measured."""
+    """Run all sides in turn, ``iterations`` each; returns what rank 0 measured."""
     settle()
     model = ModelConfig(
         name="peer",
@@ -114,24 +123,26 @@ def compare(world: World, case: Case, pairs: int, iterations: int = 1) -> Pairs 
             zip(tokens.chunk(case.micro_batches), labels.chunk(case.micro_batches), strict=True)
         )
     ]
-    own, mine = _own(world, case, model, batches)
+    own, mine = _own(world, case, model, batches, fused=True)
+    plain, unfused = _own(world, case, model, batches, fused=False)
     peer, theirs = _peer(world, case, model, batches, tokens, labels)
+    sides = {"own": own, "plain": plain, "peer": peer}
     for _ in range(3):
-        own()
-        peer()
+        for step in sides.values():
+            step()
     worst = torch.zeros(1)
-    for key, chunk in mine.items():
+    for key, chunk in (*mine.items(), *unfused.items()):
         for a, b in zip(chunk.parameters(), theirs[key].parameters(), strict=True):
             assert a.grad is not None
             assert b.grad is not None
             scale = b.grad.abs().max().clamp_min(1e-12)
             worst = torch.maximum(worst, ((a.grad - b.grad).abs().max() / scale).reshape(1))
     dist.all_reduce(worst, op=dist.ReduceOp.MAX)
-    seconds: dict[str, list[float]] = {"own": [], "peer": []}
-    cpu: dict[str, list[float]] = {"own": [], "peer": []}
-    for pair in range(pairs):
-        order = (("own", own), ("peer", peer))
-        for name, step in order if pair % 2 == 0 else reversed(order):
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    cpu: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(pairs):
+        order = list(sides.items())
+        for name, step in order if turn % 2 == 0 else reversed(order):
             dist.barrier()
             begun, spent = time.perf_counter(), time.process_time()
             for _ in range(iterations):
@@ -140,15 +151,13 @@ def compare(world: World, case: Case, pairs: int, iterations: int = 1) -> Pairs 
             dist.barrier()
             seconds[name].append(time.perf_counter() - begun)
             cpu[name].append(spent)
-    spent_by_all = torch.tensor([cpu["own"], cpu["peer"]])
+    spent_by_all = torch.tensor(list(cpu.values()))
     dist.all_reduce(spent_by_all)
     if world.rank:
         return None
     return Pairs(
-        own_seconds=tuple(seconds["own"]),
-        peer_seconds=tuple(seconds["peer"]),
-        own_cpu=tuple(spent_by_all[0].tolist()),
-        peer_cpu=tuple(spent_by_all[1].tolist()),
+        seconds={name: tuple(each) for name, each in seconds.items()},
+        cpu={name: tuple(each) for name, each in zip(sides, spent_by_all.tolist(), strict=True)},
         worst_gradient_difference=worst.item(),
     )
 
@@ -157,7 +166,9 @@ Step = Callable[[], None]
 Chunks = dict[tuple[int, int], Chunk]
 
 
-def _own(world: World, case: Case, model: ModelConfig, batches: list[MicroBatch]) -> tuple[Step, Chunks]:
+def _own(
+    world: World, case: Case, model: ModelConfig, batches: list[MicroBatch], *, fused: bool
+) -> tuple[Step, Chunks]:
     _, method, split = SCHEDULES[case.schedule]
     spec = ScheduleSpec(
         method=method, depth=case.depth, micro_batches=case.micro_batches, split_backward=split
@@ -176,6 +187,7 @@ def _own(world: World, case: Case, model: ModelConfig, batches: list[MicroBatch]
         plan,
         chunks,
         gradients,
+        fused=fused,
         clock=WallClock(),
         releases=release_points(program)[plan.device],
         mailbox=Mailbox(

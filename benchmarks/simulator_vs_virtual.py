@@ -1,22 +1,29 @@
-"""The simulator against virtual runs: ``python benchmarks/simulator_vs_virtual.py``.
+"""The simulator against virtual runs, and virtual runs against themselves:
+``python benchmarks/simulator_vs_virtual.py``.
 
-Eight ranks on two nodes of four train a small BERT by every method in rotation. The simulator gets
-the links and the durations of operations, either those of the iteration that it is held against
-(then two independent code paths must find the same time) or their means over the iterations just
-before (then it predicts). Ratios are formed to DAPPLE; what slows all methods drops out of them.
-The ranks share one core, because two virtual cores may be one real one, and then an operation's time
-would depend on what the other ranks do just then. Their clocks are steady; ``--unsteady`` counts plain
-processor time. Compare the errors with ``virtual_spread_percent``, how far a method's own iterations lie
-apart, and ``pace_spread_percent``, how far the machine's speed wandered meanwhile.
+Nine methods and variants train a small BERT on eight ranks, two nodes of four, as ``run.py`` runs them,
+several times over while a busy loop on every core disturbs them. One row per method:
+
+* ``simulator_error_percent``: how far the ranks' clocks and the simulator are apart for the same costs and
+  links; two code paths, so anything but 0.0 is a defect (a run's own check allows 1e-9).
+* the throughput over DAPPLE's, for BitPipe's variants over BitPipe's, in every repeat with its 95 %
+  interval; how far the repeats are apart, and whether each lies inside every other's interval.
+
+Before that, two orders of the same operations on one rank, FFFFFFFFBBBBBBBB and FBFBFBFB, train in
+rotation: each order's own mean of F, of B and of both must be the other's within 1 %.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import multiprocessing
 import os
-import statistics
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,145 +32,184 @@ from bitpipe.data import open_dataset
 from bitpipe.job import Job
 from bitpipe.models import ModelConfig
 from bitpipe.runtime.block import run_block
-from bitpipe.runtime.processes.pool import Pool
+from bitpipe.runtime.clocks.pooling import Measurements
 from bitpipe.runtime.result import RunResult
-from bitpipe.schedule import ScheduleSpec
-from bitpipe.schedule.costs import ListedCosts
-from bitpipe.simulate.engine import simulate
+from bitpipe.schedule import Kind, ScheduleSpec
+from bitpipe.simulate import conf
+from experiments.records.record import Record
+from experiments.records.store import read_record
+from experiments.running.bootstrap import bootstrap_ratio
 
-OUT = Path(__file__).resolve().parent.parent / "results" / "bench" / "simulator_vs_virtual.csv"
-DEPTH, DEVICES_PER_NODE = 8, 4
-WARM_UP = 2
-BASE = "dapple"
-PLAIN: dict[str, Any] = {"sync": "late", "layout": "sequential"}
-FULL: dict[str, Any] = {"sync": "eager", "layout": "replica_aware"}
-METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "gpipe": ("gpipe", PLAIN),
-    BASE: (BASE, PLAIN),
-    "1f1b_int": ("1f1b_int", PLAIN),
-    "chimera": ("chimera", FULL | {"layout": "sequential"}),
-    "mixpipe": ("mixpipe", FULL),
-    "bitpipe": ("bitpipe", FULL),
-    "bitpipe_without_v": ("bitpipe", FULL | {"placement": "cyclic"}),
-    "bitpipe_without_e": ("bitpipe", FULL | {"sync": "late"}),
-    "bitpipe_without_m": ("bitpipe", FULL | {"layout": "sequential"}),
-}
-"""Name → method, and how it is run (as in the paper's comparison)."""
-MODEL = ModelConfig(
-    name="bert_tiny", family="bert", layers=32, heads=4, hidden=64, sequence=32, vocabulary=1024
-)
-# Against a chunk forward of about a millisecond: a twentieth inside a node, a quarter across.
-NEAR = Link(bandwidth=1e9, latency=10e-6)
-FAR = Link(bandwidth=1.25e8, latency=50e-6)
+ROOT = Path(__file__).resolve().parent.parent
+OUT = ROOT / "results" / "bench" / "simulator_vs_virtual.csv"
+DEPTH, MICRO_BATCHES = 8, 8
+BASE, FULL = "dapple", "bitpipe"
+VARIANTS = ("bitpipe_without_v", "bitpipe_without_e", "bitpipe_without_m")
+METHODS = ("gpipe", BASE, "1f1b_int", "chimera", "mixpipe", FULL, *VARIANTS)
+SAME_ORDER, SAME_VARIANT, SAME_METHOD = 1.0, 0.2, 2.0
+"""Percent by which two orders, a variant's ratio to BitPipe and a method's to DAPPLE may differ."""
 
 
-def job_of(name: str, micro_batches: int, iterations: int) -> Job:
-    method, settings = METHODS[name]
-    return Job(
-        schedule=ScheduleSpec(
-            method=method,
-            depth=DEPTH,
-            micro_batches=micro_batches,
-            placement=settings.get("placement"),
-        ),
-        width=1,
-        micro_batch_size=4,
-        sync=settings["sync"],
-        layout=settings["layout"],
-        model=MODEL,
-        precision="fp32",
-        iterations=iterations,
-        measured=1,
-    )
+def orders(iterations: int) -> dict[str, float]:
+    """Percent by which F, B and both cost more as FBFBFBFB than as FFFFFFFFBBBBBBBB, on one rank."""
+    model = conf.model("bert_tiny")
+    apart = [f"{kind}{m}@0d" for kind in "FB" for m in range(8)]
+    turns = [f"{kind}{m}@0d" for m in range(8) for kind in "FB"]
+    with tempfile.TemporaryDirectory() as folder:
+        schedules = []
+        for name, row in (("apart", apart), ("turns", turns)):
+            file = Path(folder) / f"{name}.txt"
+            file.write_text(" ".join(row) + "\n")
+            schedules.append(ScheduleSpec(method=f"file:{file}", depth=1, micro_batches=8))
+        found = _on_one_rank(schedules, model, iterations)
+    means = []
+    for result in found:
+        costs = {cost.operation.kind: cost.mean for cost in Measurements.of([[result]]).costs()}
+        means.append({"F": costs[Kind.F], "B": costs[Kind.B], "F+B": costs[Kind.F] + costs[Kind.B]})
+    return {name: 100 * (means[1][name] / means[0][name] - 1) for name in means[0]}
 
 
-def links_of(job: Job) -> Links:
-    layout = RankLayout(name=job.layout, width=1, depth=DEPTH, devices_per_node=DEVICES_PER_NODE)
-    return Links(layout=layout, p2p_intra=NEAR, p2p_inter=FAR, all_reduce_intra=NEAR, all_reduce_inter=FAR)
-
-
-def simulated(result: RunResult, iterations: list[int]) -> float:
-    """Seconds that the simulator finds with the mean durations of ``iterations``."""
-    links = links_of(result.job)
-    return simulate(result.program, ListedCosts(result.durations(iterations), result.size), links).makespan
-
-
-def rows_of(micro_batches: int, results: dict[str, RunResult], window: int) -> list[dict[str, object]]:
-    """One row per method. Two iterations warm up; each later one is predicted from ``window`` before it."""
-    count = results[BASE].job.iterations
-    later = range(WARM_UP + window, count)
-    run = {name: statistics.fmean(r.seconds[i] for i in later) for name, r in results.items()}
-    told = {
-        name: statistics.fmean(simulated(r, list(range(i - window, i))) for i in later)
-        for name, r in results.items()
-    }
-    rows: list[dict[str, object]] = []
-    for name, result in results.items():
-        own = max(abs(simulated(result, [i]) / result.seconds[i] - 1) for i in later)
-        ratio, predicted = run[BASE] / run[name], told[BASE] / told[name]
-        rows.append(
-            {
-                "method": name,
-                "micro_batches": micro_batches,
-                "iterations": len(later),
-                "window": window,
-                "own_durations_error_percent": float(f"{100 * own:.2g}"),
-                "virtual_ms": round(1e3 * run[name], 3),
-                "virtual_spread_percent": round(100 * _spread([result.seconds[i] for i in later]), 2),
-                "pace_spread_percent": round(100 * _spread([result.paces[i] for i in later]), 2)
-                if result.paces
-                else "",
-                "simulated_ms": round(1e3 * told[name], 3),
-                "error_percent": round(100 * (told[name] / run[name] - 1), 2),
-                f"virtual_speedup_over_{BASE}": round(ratio, 4),
-                f"simulated_speedup_over_{BASE}": round(predicted, 4),
-                "speedup_error_percent": round(100 * (predicted / ratio - 1), 2),
-            }
+def _on_one_rank(
+    schedules: Sequence[ScheduleSpec], model: ModelConfig, iterations: int
+) -> Sequence[RunResult]:
+    jobs = [
+        Job(
+            schedule=schedule,
+            width=1,
+            micro_batch_size=4,
+            sync="late",
+            layout="sequential",
+            model=model,
+            iterations=iterations,
+            measured=iterations - 2,
         )
+        for schedule in schedules
+    ]
+    link = Link(bandwidth=1e9, latency=0.0)
+    layout = RankLayout(name="sequential", width=1, depth=1, devices_per_node=1)
+    links = Links(layout=layout, p2p_intra=link, p2p_inter=link, all_reduce_intra=link, all_reduce_inter=link)
+    data = open_dataset(None, model)
+    return run_block(jobs, clock="virtual", links=[links] * 2, data=data, watchdog=300.0)
+
+
+def measured(iterations: int) -> dict[str, Record]:
+    """The block of all methods, once, as the command line runs it."""
+    with tempfile.TemporaryDirectory() as results:
+        command = [
+            *(sys.executable, ROOT / "run.py", f"method={','.join(METHODS)}", "model=bert_tiny"),
+            *(f"depth={DEPTH}", f"micro_batches={MICRO_BATCHES}", "backend=virtual", f"results={results}"),
+            *("cluster.nodes=2", "cluster.devices_per_node=4", f"iterations={iterations}"),
+            *(
+                f"measured={iterations - 2}",
+                "hydra/launcher=local",
+                "wandb.mode=disabled",
+                "draw=false",
+                "-m",
+            ),
+        ]
+        done = subprocess.run([str(part) for part in command], cwd=ROOT, capture_output=True, text=True)
+        records = [read_record(path) for path in Path(results).glob("cells/*/a1/record.json")]
+    found = {_name(record): record for record in records}
+    missing = [name for name in METHODS if name not in found or found[name].status != "ok"]
+    if missing:
+        causes = [str(found[name].cause and found[name].cause.message) for name in missing if name in found]
+        raise SystemExit(f"{', '.join(missing)}: {'; '.join(causes) or done.stderr.strip()[-500:]}")
+    return found
+
+
+def _name(record: Record) -> str:
+    """The method's file name, from what its cell is."""
+    job = record.identity["job"]
+    method = str(job["schedule"]["method"])
+    if method != FULL:
+        return method
+    if job["schedule"]["placement"] == "cyclic":
+        return "bitpipe_without_v"
+    if job["sync"] == "late":
+        return "bitpipe_without_e"
+    return FULL if job["layout"] == "replica_aware" else "bitpipe_without_m"
+
+
+def rows_of(repeats: Sequence[dict[str, Record]]) -> list[dict[str, Any]]:
+    """One row per method."""
+    rows = []
+    for name in METHODS:
+        base = FULL if name in VARIANTS else BASE
+        ratios = [bootstrap_ratio(one[name].metrics, one[base].metrics) for one in repeats]
+        known = [ratio for ratio in ratios if ratio is not None]
+        values = [ratio for ratio, _, _ in known]
+        inside = all(low - 1e-12 <= value <= high + 1e-12 for value in values for _, low, high in known)
+        row: dict[str, Any] = {
+            "method": name,
+            "micro_batches": MICRO_BATCHES,
+            "simulator_error_percent": round(
+                100 * max(one[name].metrics["simulator_error"] for one in repeats), 4
+            ),
+            "over": base,
+        }
+        for number, (one, (ratio, low, high)) in enumerate(zip(repeats, known, strict=True), 1):
+            row |= {
+                f"virtual_ms_{number}": round(1e3 * one[name].metrics["iteration_seconds"], 3),
+                f"ratio_{number}": round(ratio, 4),
+                f"low_{number}": round(low, 4),
+                f"high_{number}": round(high, 4),
+            }
+        apart = 100 * (max(values) / min(values) - 1)
+        allowed = SAME_VARIANT if name in VARIANTS else SAME_METHOD
+        row |= {"apart_percent": round(apart, 3), "inside": inside, "within": apart <= allowed}
+        rows.append(row)
     return rows
 
 
-def _spread(values: list[float]) -> float:
-    return statistics.stdev(values) / statistics.fmean(values)
+def _burn() -> None:
+    while True:
+        pass
+
+
+@contextmanager
+def busy(cores: int) -> Iterator[None]:
+    """Keep cores busy meanwhile."""
+    context = multiprocessing.get_context("spawn")
+    loops = [context.Process(target=_burn, daemon=True) for _ in range(cores)]
+    for loop in loops:
+        loop.start()
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.join()
 
 
 def main() -> int:
-    """Run, print and write the table; fails if a run's own durations do not give its time."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Run, print and write the table; fails if something lies outside its bound."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--iterations", type=int, default=18, help="per method, two of them to warm up")
-    parser.add_argument("--window", type=int, default=3, help="iterations that give the means")
-    parser.add_argument("--unsteady", action="store_true", help="processor time as it is")
+    parser.add_argument(
+        "--orders", type=int, default=40, help="iterations of the two orders; 0: leave it out"
+    )
+    parser.add_argument("--repeats", type=int, default=2, help="of the block")
+    parser.add_argument("--busy", type=int, default=os.cpu_count() or 1, help="cores kept busy meanwhile")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    data = open_dataset(None, MODEL)
-    rows: list[dict[str, object]] = []
-    with Pool(DEPTH) as pool:
-        for micro_batches in (8, 16):
-            jobs = [job_of(name, micro_batches, given.iterations) for name in METHODS]
-            links = [links_of(job) for job in jobs]
-            found = run_block(
-                jobs,
-                clock="virtual",
-                links=links,
-                data=data,
-                steady=not given.unsteady,
-                pool=pool,
-                watchdog=120.0,
-            )
-            for name, result in zip(METHODS, found, strict=True):
-                if result.cause is not None:
-                    print(f"{name} N={micro_batches}: {result.cause.message}", file=sys.stderr)
-                    return 1
-            rows += rows_of(micro_batches, dict(zip(METHODS, found, strict=True)), given.window)
+    good = True
+    with busy(given.busy):
+        if given.orders:
+            off = orders(given.orders)
+            print("FBFB… over FF…BB…:", ", ".join(f"{name} {value:+.2f} %" for name, value in off.items()))
+            good = all(abs(value) <= SAME_ORDER for value in off.values())
+        rows = rows_of([measured(given.iterations) for _ in range(given.repeats)])
     for row in rows:
-        print("  ".join(f"{name}={value}" for name, value in row.items()))
+        print("  ".join(f"{name}={value}" for name, value in row.items()), flush=True)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     with given.out.open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    return 0 if all(float(str(row["own_durations_error_percent"])) <= 0.1 for row in rows) else 1
+    exact = all(row["simulator_error_percent"] == 0 for row in rows)
+    return 0 if good and exact and all(row["within"] and row["inside"] for row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -149,10 +149,12 @@ class Trainer(Interpreter):
         plan: Plan,
         chunks: Mapping[tuple[int, int], Chunk],
         gradients: Gradients,
+        *,
+        fused: bool = True,
         **settings: Any,
     ) -> None:
-        """``gradients``: of the same chunks; their layers add to them in place where they can."""
-        if fuses(plan):
+        """``gradients``: of the same chunks; with ``fused``, layers add to them in place where they can."""
+        if fused and fuses(plan):
             fuse(chunks.values())
         self._chunks = chunks
         self._gradients = gradients

@@ -87,7 +87,8 @@ def run_virtual(attempts: Attempts, pool: Pool, data: Any) -> None:
             attempts.broken(cell, result, provenance=provenance)
             continue
         simulated = _simulated(result, link)
-        cause = disagreement(result.seconds[-1], simulated(seconds))
+        told = simulated(seconds)
+        cause = disagreement(result.seconds[-1], told)
         if cause is not None:
             attempts.finish(cell, status=Status.FAILED, cause=cause, provenance=provenance)
             continue
@@ -95,6 +96,7 @@ def run_virtual(attempts: Attempts, pool: Pool, data: Any) -> None:
         metrics = {
             "samples_per_s": result.samples_per_s,
             "iteration_seconds": result.seconds[-1],
+            "simulator_error": apart(result.seconds[-1], told),
             **iteration_metrics([simulated(one) for one in every], cell.job.measured),
             **step_metrics(measured[cell.id][-1]),
             **rest_metrics(result),
@@ -115,15 +117,20 @@ def run_virtual(attempts: Attempts, pool: Pool, data: Any) -> None:
         )
 
 
+def apart(ranks: float, simulated: float) -> float:
+    """By which share two times of one iteration differ."""
+    return abs(simulated / ranks - 1)
+
+
 def disagreement(ranks: float, simulated: float) -> Cause | None:
     """Why a run does not count: its ranks' clocks and the simulator say different seconds."""
-    apart = abs(simulated / ranks - 1)
-    if apart <= TOLERANCE:
+    off = apart(ranks, simulated)
+    if off <= TOLERANCE:
         return None
     return Cause(
         kind="self_check",
         message=f"the ranks' clocks say {ranks:.9g} s, the simulator {simulated:.9g} s for the same costs "
-        f"and links: {apart:.1e} apart, allowed is {TOLERANCE:g}",
+        f"and links: {off:.1e} apart, allowed is {TOLERANCE:g}",
     )
 
 
