@@ -18,6 +18,7 @@ from bitpipe.runtime.clocks.pooling import Measurements, iterations, performed
 from bitpipe.runtime.processes.pool import Pool
 from bitpipe.runtime.result import RunResult
 from bitpipe.schedule import Kind
+from bitpipe.schedule.costs import ListedCosts
 from bitpipe.simulate.engine import simulate
 
 F, B = Operation(kind=Kind.F, layers=4), Operation(kind=Kind.B, layers=4, fused=True)
@@ -77,7 +78,7 @@ def test_ranks_that_count_costs_take_the_time_that_the_simulator_finds_for_them(
     for result in measured(pool_of(4), *(result.job for result in results), costs=seconds):
         links = links_of(result.job, devices_per_node=2, bandwidth=2e7, latency=2e-4)
         durations = {key: seconds[operation] for key, operation in performed(result).items()}
-        told = simulate(result.program, durations, links, result.size).makespan
+        told = simulate(result.program, ListedCosts(durations, result.size), links).makespan
         assert result.seconds == pytest.approx([told] * 4, rel=1e-9)
         assert result.durations() == pytest.approx(durations, rel=1e-9)
 
