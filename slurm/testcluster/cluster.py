@@ -278,6 +278,17 @@ class TestCluster:
         for pid in [*above, *tasks]:
             daemons.kill(pid)
 
+    # ---- daemons
+
+    def stop_daemon(self, name: str) -> None:
+        """Let ``slurmctld`` or ``slurmdbd`` be away until :meth:`start_daemon`; its jobs go on."""
+        daemons.stop([pid for pid in [self._pid(name)] if pid])
+
+    def start_daemon(self, name: str) -> None:
+        """Bring it back, with what it knew."""
+        environment = {"MYSQL_UNIX_PORT": str(self.settings.sockets / "mysql")} if name == "slurmdbd" else {}
+        self._daemon(name, name, environment=environment)
+
     # ---- nodes
 
     def start_node(self, name: str) -> None:
