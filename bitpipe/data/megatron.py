@@ -145,6 +145,7 @@ def open_megatron(
         InputError: corrupt or truncated files, no tokenizer, tokens beyond the model's or the
             tokenizer's vocabulary, too little text, or megatron-core is not installed.
     """
+    model.check_trainable()
     prefix = prefix_of(path).resolve()
     index = read_index(prefix)
     tokenizer = _find_tokenizer(prefix)

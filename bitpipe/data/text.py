@@ -54,6 +54,7 @@ def check_fit(corpus: Corpus, model: ModelConfig, folder: Path) -> None:
         InputError: see :meth:`TextDataset.source`.
     """
     manifest = corpus.manifest
+    model.check_trainable()
     if manifest.tokenizer != KINDS[model.family]:
         raise InputError(
             "data.path",

@@ -50,6 +50,29 @@ class ModelConfig:
                 raise InputError(f"model.{needed.name}", "missing", "every model file must give it")
         return cls(**data)
 
+    @property
+    def shortest(self) -> int:
+        """The shortest sequence that can be trained on: with a token to predict beside the special ones.
+
+        BERT's samples are [CLS] text [SEP], or two texts of a token at least, each with its [SEP].
+        """
+        return 1 if self.family == "gpt" else 5 if self.next_sentence else 3
+
+    def check_trainable(self) -> None:
+        """Refuse a sequence in which there is nothing to predict.
+
+        Raises:
+            InputError: it is shorter than :attr:`shortest`.
+        """
+        if self.sequence < self.shortest:
+            pair = " with next_sentence" if self.next_sentence else ""
+            raise InputError(
+                "model.sequence",
+                self.sequence,
+                f"{self.family}{pair} needs {self.shortest} tokens, one of them to predict",
+                f"at least model.sequence={self.shortest}",
+            )
+
     def __post_init__(self) -> None:
         choose("model.family", self.family, FAMILIES)
         for key in ("layers", "heads", "hidden", "sequence", "vocabulary"):

@@ -173,7 +173,9 @@ class Member:
                 if isinstance(self.interpreter, Trainer):
                     loss += self.interpreter.loss()
         board[2] = WAITING
-        self._agree(loss)
+        self._agree(loss)  # and so every rank's loss was finite
+        if self.gradients is not None:
+            self.gradients.check_finite(self.iteration)
         scale = None if self.gradients is None else self.gradients.scale
         extra = {} if scale is None else {"loss_scale": scale.value, "skipped": scale.skipped}
         self.log(

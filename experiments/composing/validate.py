@@ -13,6 +13,7 @@ from bitpipe.simulate.programs import schedule_of
 from experiments.cell import Cell
 from experiments.composing.choice import Machine
 from experiments.composing.settings import RunSettings
+from experiments.running.data import WITHOUT_DATA
 from experiments.running.targets import target_of
 
 LINKS = ("scaled", "as_is")
@@ -41,6 +42,8 @@ def validate(cell: Cell) -> None:
     forward = cell.options.get("stage_forward_ms")
     if forward is not None and not (isinstance(forward, int | float) and 0 < forward < inf):
         raise InputError("backend.options.stage_forward_ms", forward, "a positive number of milliseconds")
+    if cell.backend not in WITHOUT_DATA:
+        job.model.check_trainable()
     _batch(cell)
     _size(cell)
     method = method_of(spec)

@@ -80,3 +80,17 @@ def test_a_grid_search_keeps_impossible_cells_as_results(planned: Plan) -> None:
 
 def test_the_largest_seed_is_allowed(planned: Plan) -> None:
     assert planned("seed=9223372036854775807").cells[0].job.seed == 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("model", "least"),
+    [("bert_tiny", 3), ("bert_tiny +model.next_sentence=true", 5), ("gpt_tiny", 1)],
+)
+def test_a_sequence_without_a_token_to_predict_is_refused(planned: Plan, model: str, least: int) -> None:
+    def plan_with(sequence: int) -> Sweep:
+        return planned(f"depth=2 model={model} backend=virtual model.sequence={sequence}")
+
+    plan_with(least)
+    for sequence in range(1, least):
+        with pytest.raises(InputError, match=f"at least model.sequence={least}"):
+            plan_with(sequence)

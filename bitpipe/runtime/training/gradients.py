@@ -22,6 +22,10 @@ _PIECE = 1 << 24  # words that a checksum reads at once
 TIE: Group = (Kind.TIE, 0)
 
 
+class NonFiniteGradient(RuntimeError):
+    """A step's gradients, or the weights that they made, are infinite or NaN, though its loss was not."""
+
+
 class Flat:
     """Parameters laid end to end, their gradients likewise, and the copies that Adam updates.
 
@@ -141,10 +145,32 @@ class Gradients:
                 squares += torch.linalg.vector_norm(flat.sum, dtype=torch.float64).square().cpu()
         dist.all_reduce(squares)
         self.norm = math.sqrt(squares.item())
+        if not math.isfinite(self.norm):
+            return  # infinity times zero would be NaN; check_finite names the stage
         scale = bound / (self.norm + 1e-6)
         if scale < 1.0:
             for flat in self.flats.values():
                 flat.sum.mul_(scale)
+
+    def check_finite(self, step: int) -> None:
+        """Look at the sums and the weights of a step that was taken; a skipped one left both alone.
+
+        Called after the step, outside of what is timed: it reads every gradient and weight once.
+
+        Raises:
+            NonFiniteGradient: names step, stage and which of the two.
+        """
+        if self._skip or not self.flats:
+            return
+        parts = [("gradient", flat.sum) for flat in self.flats.values()]
+        parts += [("weights", flat.values) for flat in self.flats.values()]
+        largest = torch.stack([torch.linalg.vector_norm(p, math.inf).double() for _, p in parts]).tolist()
+        for (what, _), group, value in zip(parts, [*self.flats, *self.flats], largest, strict=True):
+            if not math.isfinite(value):
+                raise NonFiniteGradient(
+                    f"{what} of {group[0].value}@{group[1]} {'is' if what == 'gradient' else 'are'} {value} "
+                    f"in step {step}, whose loss was finite"
+                )
 
     def check_replicas(self, when: str) -> None:
         """Compare every stage's weights between its replicas, bit by bit.

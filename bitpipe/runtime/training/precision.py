@@ -18,6 +18,10 @@ from torch import Tensor
 from bitpipe.models.precision import PRECISIONS
 
 
+class TooManySkipped(RuntimeError):
+    """Gradients overflow step after step: the loss scale is not the reason."""
+
+
 class LossScale:
     """The loss scale of a run, equal on all ranks.
 
@@ -36,19 +40,23 @@ class LossScale:
         growth: float = 2.0,
         backoff: float = 0.5,
         interval: int = 2000,
+        floor: float = 1.0,
+        patience: int = 20,
     ) -> None:
         """
         Args:
             first: scale of the first step.
             dynamic: whether it changes: times ``growth`` after ``interval`` good steps in a row,
-                times ``backoff`` after an overflow.
+                times ``backoff`` after an overflow, but never below ``floor``.
+            patience: so many overflows in a row end the run.
         """
         self.value = first
         self.skipped = 0
         self.seed = torch.full((), first, device=device)
         self._dynamic = dynamic
         self._growth, self._backoff, self._interval = growth, backoff, interval
-        self._good = 0
+        self._floor, self._patience = min(floor, first), patience
+        self._good, self._bad = 0, 0
 
     @classmethod
     def of(cls, precision: str, device: torch.device) -> LossScale | None:
@@ -61,6 +69,9 @@ class LossScale:
         """Divide fp32 gradient sums by the scale, in place; whether all ranks must skip the step.
 
         Every rank calls this once per step; it blocks until all have.
+
+        Raises:
+            TooManySkipped: on every rank, after ``patience`` overflows in a row.
         """
         found = torch.zeros((), device=self.seed.device)
         torch._amp_foreach_non_finite_check_and_unscale_(list(sums), found, self.seed.reciprocal())
@@ -72,10 +83,16 @@ class LossScale:
 
     def _update(self, overflow: bool) -> None:
         self.skipped += overflow
+        self._bad = self._bad + 1 if overflow else 0
+        if self._bad >= self._patience:
+            raise TooManySkipped(
+                f"too many skipped steps: gradients overflowed {self._bad} times in a row, "
+                f"the last time at loss scale {self.value:g}"
+            )
         if not self._dynamic:
             return
         if overflow:
-            self.value, self._good = self.value * self._backoff, 0
+            self.value, self._good = max(self._floor, self.value * self._backoff), 0
         else:
             self._good += 1
             if self._good < self._interval:
