@@ -7,6 +7,7 @@ from bitpipe.schedule.bounds import early_forward_cap
 from bitpipe.schedule.codes import Codes
 from bitpipe.schedule.collector import paused
 from bitpipe.schedule.methods import METHODS, Method, Plan
+from bitpipe.schedule.methods.base import ALWAYS, NEVER
 from bitpipe.schedule.own import is_own, own_method, own_schedule
 from bitpipe.schedule.placement import PLACEMENTS, Placement
 from bitpipe.schedule.schedule import Schedule
@@ -39,11 +40,11 @@ def generate(spec: ScheduleSpec) -> Schedule:
         return own_schedule(spec)
     method = method_of(spec)
     placement = placement_of(spec)
-    if spec.split_backward and not method.can_split:
-        able = ", ".join(name for name, other in METHODS.items() if other.can_split)
+    if spec.split_backward and method.splits == NEVER:
+        able = ", ".join(name for name, other in METHODS.items() if other.splits != NEVER)
         raise InputError("split_backward", True, f"{method.title} does not split it", f"these do: {able}")
     count, empty = _micro_batches(spec, method, placement)
-    codes = Codes.even(placement, count, split_backward=spec.split_backward)
+    codes = Codes.even(placement, count, split_backward=spec.split_backward or method.splits == ALWAYS)
     plan = Plan(
         codes=codes,
         cap=_cap(spec, method, placement, count),

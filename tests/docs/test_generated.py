@@ -120,3 +120,9 @@ def test_the_citation_and_the_changelog_name_this_version() -> None:
     assert citation["version"] == version
     assert citation["license"] == "Apache-2.0"
     assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_worked_example_of_a_method_is_the_method_itself() -> None:
+    page = (ROOT / "docs" / "extend.md").read_text()
+    assert f"```python\n{(ROOT / 'bitpipe/schedule/methods/zb_h1.py').read_text()}```" in page
+    assert f"```yaml\n{(ROOT / 'conf/method/zb_h1.yaml').read_text()}```" in page

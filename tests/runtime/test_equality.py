@@ -53,6 +53,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "bitpipe_cyclic_split": {"method": "bitpipe", "placement": "cyclic", "split_backward": True},
     "dapple_split": {"method": "dapple", "split_backward": True},
     "chimera_split": {"method": "chimera", "split_backward": True},
+    "zb_h1": {"method": "zb_h1"},
     "bitpipe_padded": {"method": "bitpipe", "pad": True},
     "gpipe_padded": {"method": "gpipe", "pad": True},
 }
@@ -113,6 +114,8 @@ PAIRWISE = [
     ("bitpipe_cyclic_split", 4, 1, "bert", True, "eager", None),
     ("dapple_split", 8, 1, "bert", True, "eager", None),
     ("chimera_doubled", 8, 1, "bert", True, "eager", None),
+    ("zb_h1", 8, 1, "gpt", True, "late", 0.05),
+    ("zb_h1", 4, 2, "bert", True, "eager", None),
 ]
 
 

@@ -42,7 +42,7 @@ def variants() -> Iterator[Any]:
             ways: list[dict[str, Any]] = [{}, {"micro_batches": 8}]
             if method.any_chunks and placement != "sequential":
                 ways.append({"chunks": 2 * method.chunks})
-            if method.can_split:
+            if method.splits == "asked":
                 ways.append({"split_backward": True})
             if method.tunable_cap:
                 ways.append({"micro_batches": 8, "early_forward": True})
@@ -93,7 +93,6 @@ def test_a_device_holds_what_is_predicted(pool_of: Callable[[int], Pool], varian
     Between I and W of a split backward ranks have already let go of dropout masks and norms, up to 6 %
     of it all, which the prediction keeps. Buffers are those in use; ranks keep the others, too.
     """
-    split = variant.get("split_backward", False)
     jobs = {name: job(variant, model) for name, model in (MODELS | PAPER).items()}
     predictions = {name: predict(one, CLUSTER, CALIBRATION) for name, one in jobs.items()}
     small = [jobs[name] for name in MODELS]
@@ -103,6 +102,7 @@ def test_a_device_holds_what_is_predicted(pool_of: Callable[[int], Pool], varian
     held = dict(zip(MODELS, results, strict=True))
     for name, found in predictions.items():
         memory, costs = found.memory_with("fused"), found.costs
+        split = costs.schedule.split_backward
         for rank, (_, device) in enumerate(costs.layout.places):
             count = parameters(found, costs.layout, rank)
             assert memory[rank].parameters == count * PRECISIONS["fp32"].parameter

@@ -27,7 +27,7 @@ def specs(draw: st.DrawFn) -> ScheduleSpec:
         placement=draw(st.sampled_from(method.placements)),
         cap=cap,
         early_forward=early,
-        split_backward=method.can_split and draw(st.booleans()),
+        split_backward=method.splits == "asked" and draw(st.booleans()),
         pad=method.multiple_of_depth or draw(st.booleans()),
     )
 

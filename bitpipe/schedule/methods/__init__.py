@@ -11,8 +11,9 @@ from bitpipe.schedule.methods.dapple import DAPPLE
 from bitpipe.schedule.methods.gpipe import GPIPE
 from bitpipe.schedule.methods.interleaved import INTERLEAVED
 from bitpipe.schedule.methods.mixpipe import MIXPIPE
+from bitpipe.schedule.methods.zb_h1 import ZB_H1
 
-_ALL = (GPIPE, DAPPLE, INTERLEAVED, CHIMERA, CHIMERA_DOUBLED, MIXPIPE, BITPIPE)
+_ALL = (GPIPE, DAPPLE, INTERLEAVED, CHIMERA, CHIMERA_DOUBLED, MIXPIPE, BITPIPE, ZB_H1)
 
 METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _ALL})
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from bitpipe.schedule.codes import Codes, Rows
 from bitpipe.schedule.placement import Placement
 
+NEVER, ASKED, ALWAYS = "never", "asked", "always"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -44,12 +46,12 @@ class Method:
         chunks: v, its default.
         any_chunks: whether other v are allowed.
         bidirectional: whether a second, mirrored pipe runs on the same devices.
-        partition, scheduling, device_mapping, sync, needs: the columns of Table 2.
-        layout, sync_mode: the last two as values of a job.
+        needs: what N or D must be, in words.
+        layout, sync_mode: of a job, unless it says otherwise.
         order: builds the rows.
         default_cap: chunks of activations per device that its own rule never exceeds.
         tunable_cap: whether ``cap`` and ``early_forward`` may be asked for.
-        can_split: whether its backward can be split into input and weight gradient.
+        splits: its backward into input and weight gradient: ``never``, where ``asked`` to, ``always``.
         multiple_of_depth: whether N must be a multiple of D.
     """
 
@@ -60,15 +62,11 @@ class Method:
     chunks: int
     any_chunks: bool
     bidirectional: bool
-    partition: str
-    scheduling: str
-    device_mapping: str
-    sync: str
     needs: str
     layout: str
     sync_mode: str
     order: Callable[[Plan], Rows]
     default_cap: Callable[[Placement, int], int | None]
     tunable_cap: bool = False
-    can_split: bool = True
+    splits: str = ASKED
     multiple_of_depth: bool = False

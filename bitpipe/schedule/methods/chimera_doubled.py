@@ -13,7 +13,7 @@ from bitpipe.schedule.action import Kind
 from bitpipe.schedule.codes import Codes, Rows
 from bitpipe.schedule.costs import WORTH
 from bitpipe.schedule.list_scheduling import Graph, Placed, list_pass
-from bitpipe.schedule.methods.base import Method, Plan
+from bitpipe.schedule.methods.base import NEVER, Method, Plan
 from bitpipe.schedule.placement import Placement
 
 
@@ -121,14 +121,10 @@ CHIMERA_DOUBLED = Method(
     chunks=1,
     any_chunks=False,
     bidirectional=True,
-    partition="sequential, two directions",
-    scheduling="bidirectional, doubled forwards",
-    device_mapping="sequential",
-    sync="eager",
     needs="D even",
     layout="sequential",
     sync_mode="eager",
     order=order,
     default_cap=_cap,
-    can_split=False,
+    splits=NEVER,
 )
