@@ -89,6 +89,14 @@ def layer_forward_flops(model: ModelConfig, micro_batch_size: int) -> int:
     return 24 * micro_batch_size * s * h * h + 4 * micro_batch_size * s * s * h
 
 
+def layer_weight_grad_flops(model: ModelConfig, micro_batch_size: int) -> int:
+    """24·B·s·h²: every product with a weight once more; attention scores have none.
+
+    Qi et al. 2023, Table 1. The rest of the backward's 2·(24·B·s·h² + 4·B·s²·h) is its input gradient.
+    """
+    return 24 * micro_batch_size * model.sequence * model.hidden**2
+
+
 def head_forward_flops(model: ModelConfig, micro_batch_size: int) -> int:
     """Decoder 2·B·s·h·V, BERT's transform 2·B·s·h², next-sentence head 2·B·h·(h + 2)."""
     h, s, b = model.hidden, model.sequence, micro_batch_size
@@ -110,6 +118,29 @@ def stage_forward_flops(model: ModelConfig, stages: int, stage: int, micro_batch
     if stage == stages - 1:
         total += head_forward_flops(model, micro_batch_size)
     return total
+
+
+def stage_weight_grad_flops(model: ModelConfig, stages: int, stage: int, micro_batch_size: int) -> int:
+    """FLOPs of one weight gradient of a stage; its input gradient takes the rest of the backward's.
+
+    The head consists of products with weights alone, so that halves its backward.
+
+    Raises:
+        InputError: more stages than layers.
+    """
+    total = partition(model.layers, stages)[stage] * layer_weight_grad_flops(model, micro_batch_size)
+    if stage == stages - 1:
+        total += head_forward_flops(model, micro_batch_size)
+    return total
+
+
+def layer_weight_stash_bytes(model: ModelConfig, micro_batch_size: int, element: int = HALF) -> int:
+    """16·e·B·s·h: what a layer's weight gradient needs of the input gradient before it.
+
+    The inputs of its four products, 7h per position, and the gradients of their outputs, 9h: 32·s·B·h
+    at e = 2 (Qi et al. 2023, Table 1), beside a forward's s·B·(34·h + 5·a·s).
+    """
+    return 16 * element * micro_batch_size * model.sequence * model.hidden
 
 
 def training_flops(model: ModelConfig, samples: int) -> int:

@@ -1,21 +1,23 @@
 """The cost model: seconds and bytes of every action of a job on a calibrated cluster.
 
 A forward takes its FLOPs over the sustained rate plus a fixed overhead, a backward twice the
-FLOPs, half of a split backward as much as a forward; an empty micro-batch takes what any other
-does, as ranks compute it. The optimizer step is bound by memory bandwidth: it takes time in
+FLOPs; of a split one the weights' half takes its products with weights, the input's half the rest,
+attention included (:mod:`bitpipe.models.arithmetic`). An empty micro-batch takes what any other does, as
+ranks compute it. The optimizer step is bound by memory bandwidth: it takes time in
 proportion to the parameters that are resident, so methods with two replicas of the weights pay twice
 (section 2.2.3). Transfers cost what :mod:`bitpipe.cluster.links` says.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from bitpipe.cluster import Cluster, Link, Links, RankLayout
 from bitpipe.errors import InputError
 from bitpipe.job import Job
-from bitpipe.models import arithmetic, partition
+from bitpipe.models import ModelConfig, arithmetic, partition
 from bitpipe.models.precision import PRECISIONS
 from bitpipe.schedule.action import Action, Kind
 from bitpipe.schedule.costs import WORTH
@@ -109,9 +111,18 @@ class CostModel:
     @cached_property
     def forward_seconds(self) -> tuple[float, ...]:
         """Per stage, what the FLOPs of one forward take."""
+        return self._stage_seconds(arithmetic.layer_forward_flops)
+
+    @cached_property
+    def weight_grad_seconds(self) -> tuple[float, ...]:
+        """Per stage, what the FLOPs of one weight gradient take."""
+        return self._stage_seconds(arithmetic.layer_weight_grad_flops)
+
+    def _stage_seconds(self, layer_flops: Callable[[ModelConfig, int], int]) -> tuple[float, ...]:
+        """With those of the head, which are the same forward as for its weights."""
         model, samples, stages = self.job.model, self.job.micro_batch_size, self.placement.stages
         peak = self.cluster.device.peak_flops * PRECISIONS[self.job.precision].rate
-        layer = arithmetic.layer_forward_flops(model, samples) / (peak * self.calibration.compute_efficiency)
+        layer = layer_flops(model, samples) / (peak * self.calibration.compute_efficiency)
         head = arithmetic.head_forward_flops(model, samples) / (peak * self.calibration.head_efficiency)
         layers = partition(model.layers, stages)
         return tuple(layer * n + (head if stage == stages - 1 else 0.0) for stage, n in enumerate(layers))
@@ -135,7 +146,16 @@ class CostModel:
         """Seconds of a compute action or STEP on a global rank."""
         if action.kind is Kind.STEP:
             return self._step_seconds[self.layout.places[rank][1]]
-        return self.forward_seconds[action.stage] * WORTH[action.kind] + self.calibration.op_overhead
+        return self._seconds[action.kind][action.stage]
+
+    @cached_property
+    def _seconds(self) -> dict[Kind, list[float]]:
+        """Per kind and stage; a split backward's halves make up the whole, but for one more overhead."""
+        table = {kind: [worth * f for f in self.forward_seconds] for kind, worth in WORTH.items()}
+        table[Kind.W] = list(self.weight_grad_seconds)
+        table[Kind.I] = [b - w for b, w in zip(table[Kind.B], table[Kind.W], strict=True)]
+        overhead = self.calibration.op_overhead
+        return {kind: [seconds + overhead for seconds in row] for kind, row in table.items()}
 
     @cached_property
     def _apart(self) -> bool:

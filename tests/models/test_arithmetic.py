@@ -75,6 +75,27 @@ def test_stage_flops_are_those_that_torch_counts(model: ModelConfig, size: int, 
     assert counter.get_total_flops() == arithmetic.stage_forward_flops(model, stages, stage, size)
 
 
+@pytest.mark.parametrize("family", ["bert", "gpt"])
+@pytest.mark.parametrize("stage", [1, 2])
+def test_the_halves_of_a_backward_take_the_flops_that_torch_counts(family: str, stage: int) -> None:
+    """A middle and a last stage: the gradient of the input alone, and the whole backward."""
+    model = tiny(family, layers=6, heads=2, hidden=12, sequence=7, vocabulary=11)
+    chunk = build_chunk(model, (2, 2, 2), stage, seed=0).eval()
+    tokens = torch.zeros(3, model.sequence, dtype=torch.int64)
+    batch = MicroBatch(tokens=tokens, labels=tokens, step=0, index=0, normaliser=1, samples=1)
+    x = torch.randn(chunk.boundary(3), requires_grad=True)
+    counted = []
+    for wanted in ([x], [x, *chunk.parameters()]):
+        with sdpa_kernel(SDPBackend.MATH):
+            out = chunk(x, batch)
+            with FlopCounterMode(display=False) as counter:
+                torch.autograd.grad(out.sum(), wanted, allow_unused=True)
+        counted.append(counter.get_total_flops())
+    whole = 2 * arithmetic.stage_forward_flops(model, 3, stage, 3)
+    weights = arithmetic.stage_weight_grad_flops(model, 3, stage, 3)
+    assert counted == [whole - weights, whole]
+
+
 def test_table_4_has_5_and_11_billion_parameters() -> None:
     counts = {name: arithmetic.parameters(configured(name)) for name in ("bert_64", "gpt_96")}
     assert counts["bert_64"] == pytest.approx(5e9, rel=0.03)
@@ -113,6 +134,10 @@ def test_formulas_are_the_papers() -> None:
     assert arithmetic.layer_activation_bytes(model, b, fused=False) == s * b * (34 * h + 5 * a * s)
     assert arithmetic.layer_forward_flops(model, b) == pytest.approx(24 * b * s * h**2 * (1 + s / (6 * h)))
     assert arithmetic.boundary_bytes(model, b) == 2 * b * s * h
+    weights = arithmetic.layer_weight_grad_flops(model, b)
+    assert weights == s * b * h * 24 * h
+    assert 2 * arithmetic.layer_forward_flops(model, b) - weights == s * b * h * (24 * h + 8 * s)
+    assert arithmetic.layer_weight_stash_bytes(model, b) == 32 * s * b * h
     assert 4 * arithmetic.layer_activation_bytes(model, b, fused=False) == 1960 * 2**20
     assert arithmetic.training_flops(model, 8) == 3 * sum(
         arithmetic.stage_forward_flops(model, 16, stage, 8) for stage in range(16)

@@ -43,6 +43,18 @@ def test_a_forward_takes_its_flops_over_the_rate_and_a_backward_twice_that() -> 
     assert costs.seconds(0, Action(Kind.B, 0, 3)) == pytest.approx(2 * forward)
 
 
+def test_the_halves_of_a_split_backward_differ_by_attention_and_make_up_the_whole() -> None:
+    """Per layer I takes s·B·h·(24h + 8s) FLOPs and W 24·s·B·h²; the head has no attention."""
+    costs = CostModel(job=job(), cluster=A800, calibration=PHYSICAL)
+    for stage in range(8):
+        b, i, w = (costs.seconds(0, Action(kind, 0, stage)) for kind in (Kind.B, Kind.I, Kind.W))
+        assert i + w == pytest.approx(b)
+        if stage < 7:
+            h, s = BERT.hidden, BERT.sequence
+            assert i / w == pytest.approx((24 * h + 8 * s) / (24 * h))
+        assert i > w
+
+
 def test_the_overhead_is_paid_once_per_action() -> None:
     slow = replace(PHYSICAL, op_overhead=1e-3)
     costs, ideal = (CostModel(job=job(), cluster=A800, calibration=c) for c in (slow, PHYSICAL))
