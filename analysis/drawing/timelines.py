@@ -41,8 +41,8 @@ def timeline(results: Results, row: pd.Series) -> Timeline:
         raise InputError("timeline", row["path"], "the record has none", "timelines are only below results/")
     try:
         return Timeline.of(json.loads(path.read_text(encoding="utf-8")))
-    except json.JSONDecodeError as error:
-        raise InputError("timeline", path, f"not JSON: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+        raise InputError("timeline", path, f"not a timeline: {type(error).__name__}: {error}") from None
 
 
 def spec(record: Mapping[str, Any]) -> ScheduleSpec:

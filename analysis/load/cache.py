@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis.load.reading import Reading
 
-VERSION = 2  # of what readers make of a file; a change empties every cache
+VERSION = 3  # of what readers make of a file; a change empties every cache
 _KEY = ["path", "size", "mtime_ns"]
 
 
@@ -78,12 +78,12 @@ class Cache:
             (name, *keys[name], json.dumps(reading.document), json.dumps(reading.problems))
             for name, reading in readings.items()
         ]
-        documents = pd.DataFrame(rows, columns=[*_KEY, "document", "problems"])
         try:
+            documents = pd.DataFrame(rows, columns=[*_KEY, "document", "problems"])
             for frame, path in zip((documents, steps), self._files, strict=True):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 half = path.with_name(f".{path.name}.{os.getpid()}")
                 frame.to_parquet(half, index=False)
                 half.replace(path)
-        except OSError:
+        except Exception:  # no space, or what Parquet has no type for: read afresh next time
             return

@@ -109,9 +109,36 @@ class Loaded:
         return rows
 
 
+def sound(readings: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The readings, without documents that fit the schema and still make no row of the frames."""
+    try:
+        _cells([one.document for one in readings.values() if one.document is not None])
+        return dict(readings)
+    except Exception:  # whatever some of them hold: each alone shows which
+        return {path: _alone(one) for path, one in readings.items()}
+
+
+def _alone(reading: Reading) -> Reading:
+    if reading.document is None:
+        return reading
+    try:
+        _cells([reading.document])
+        return reading
+    except Exception as error:
+        line = str(error).splitlines() or [""]
+        return Reading(problems=[*reading.problems, f"skipped: {type(error).__name__}: {line[0]}"])
+
+
+def _cells(documents: list[dict[str, Any]]) -> pd.DataFrame:
+    devices = [row for document in documents for row in device_rows(document)]
+    conform(pd.DataFrame(devices), DEVICES, extra=True)
+    return conform(pd.DataFrame([cell_row(document) for document in documents]), CELLS)
+
+
 def load(root: Path) -> Loaded:
     """Read the records below ``root``."""
     readings, _ = Cache(root, "records").read(sorted(root.glob("cells/*/a*/record.json")), read_record)
+    readings = sound(readings)
     sweeps, problems = read_sweeps(root)
     return Loaded(
         readings=readings,

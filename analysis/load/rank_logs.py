@@ -9,7 +9,7 @@ from typing import Any
 from analysis.load.reading import Reading
 from analysis.load.wandb_offline import steps_frame
 
-NAMES = ("event", "iteration", "rank")
+NAMES = ("event", "rank")
 
 
 def read_rank_log(path: Path) -> Reading:
@@ -39,7 +39,7 @@ def read_rank_log(path: Path) -> Reading:
             rows, ended = [], False
         ended |= event == "end"
         if event == "iteration":
-            rows.append({"step": row.get("iteration")} | {key: row[key] for key in row if key not in NAMES})
+            rows.append({key: row[key] for key in row if key not in NAMES})
     problems = []
     if cut:
         problems.append(f"cut inside its last line ({len(cut)} bytes left out)")
@@ -47,4 +47,4 @@ def read_rank_log(path: Path) -> Reading:
         problems.append(f"{bad} of {len(lines)} lines are no events, left out")
     if not ended:
         problems.append(f"no end event: {len(rows)} iterations kept")
-    return Reading(steps=steps_frame(rows), problems=problems)
+    return Reading(steps=steps_frame(rows, "iteration"), problems=problems)

@@ -134,6 +134,7 @@ def read_record(path: Path) -> Reading:
         return Reading(problems=["not text, skipped"])
     except json.JSONDecodeError as error:
         return Reading(problems=[f"not JSON, skipped: {error}" if error.doc else "empty file, skipped"])
-    except (RecordError, RecursionError) as error:
-        return Reading(problems=[f"skipped: {str(error).splitlines()[0]}"])
+    except (RecordError, RecursionError, TypeError, ValueError, KeyError, AttributeError) as error:
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        return Reading(problems=[f"skipped: {line}"])
     return Reading(document=document)

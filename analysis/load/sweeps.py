@@ -25,8 +25,9 @@ def read_sweeps(root: Path) -> tuple[pd.DataFrame, list[tuple[str, str]]]:
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
             rows += [_row(manifest["experiment"], path.stem, cell) for cell in manifest["cells"]]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            problems.append((str(path.relative_to(root)), f"not a sweep's manifest, skipped: {error!r}"))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            line = (repr(error).splitlines() or [""])[0]
+            problems.append((str(path.relative_to(root)), f"not a sweep's manifest, skipped: {line}"))
     return pd.DataFrame(rows, columns=None if rows else COLUMNS), problems
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.load.reading import Reading
+from analysis.load.schema import STEPS
 from analysis.load.wandb_log import frames
 
 
@@ -48,23 +49,39 @@ def read_offline(path: Path) -> Reading:
     return reading
 
 
-def steps_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Logged rows as numbers: ``_step`` becomes ``step``, what is no number is left out.
+def steps_frame(rows: list[dict[str, Any]], step: str = "_step") -> pd.DataFrame:
+    """Logged rows as numbers: ``step`` becomes ``step``, what is no number is left out.
 
-    So are pictures, whose sizes wandb's files hold as ``<key>.width`` beside ``<key>._type``.
+    So are pictures, whose sizes wandb's files hold as ``<key>.width`` beside ``<key>._type``. A metric that
+    is called like a column of ours (``step``, ``path``, ``cell``) becomes ``step (logged)``.
     """
-    frame = pd.DataFrame(rows).rename(columns={"_step": "step"})
+    frame = pd.DataFrame(rows)
+    frame = frame.rename(
+        columns={name: f"{name} (logged)" for name in STEPS if name != step} | {step: "step"}
+    )
     names = [str(name) for name in frame]
     media = tuple(name.removesuffix("_type") for name in names if name.endswith("._type"))
     if media:
         frame = frame[[name for name in names if not name.startswith(media)]]
-    numbers = frame.select_dtypes("number")
-    mixed = frame.columns.difference(numbers.columns)
-    for name in mixed:  # a column with some texts ("Infinity" in older files), or only texts
-        column = pd.to_numeric(frame[name], errors="coerce")
-        if column.notna().any():
-            numbers = numbers.assign(**{name: column})
-    return numbers[[name for name in frame.columns if name in numbers]]
+    columns = {}
+    for name in frame:
+        column = frame[name]
+        if column.dtype.kind not in "iuf":  # some texts ("Infinity" in older files), or only texts
+            column = pd.to_numeric(column.map(_number), errors="coerce").astype("float64")
+            if not column.notna().any():
+                continue
+        columns[str(name)] = column
+    return pd.DataFrame(columns, index=frame.index)
+
+
+def _number(value: Any) -> Any:
+    """A value that can become a number as it is; numbers beyond 64 bits as floats."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
 
 
 @cache

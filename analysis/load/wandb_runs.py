@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.load.cache import Cache
-from analysis.load.loading import RUNNING_S, Loaded
+from analysis.load.loading import RUNNING_S, Loaded, sound
 from analysis.load.reading import Reading
 from analysis.load.sweeps import sweeps_of_records
 from analysis.load.wandb_offline import read_offline
@@ -56,13 +56,15 @@ def _loaded(
         if reading.document is not None:
             try:
                 record = record_of(reading.document)
-            except RecordError as error:
-                problems.append(f"no record, only steps kept: {str(error).splitlines()[0]}")
+            except (RecordError, TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
+                line = (str(error).splitlines() or [type(error).__name__])[0]
+                problems.append(f"no record, only steps kept: {line}")
             if reading.document["exit_code"] is None:
                 state = reading.document.get("state")
                 state = state or ("running" if time.time() - written(path) < RUNNING_S else "crashed")
                 problems.append(f"no exit record: {state}; {reading.document['rows']} rows of steps kept")
         readings[path] = Reading(document=record, problems=problems)
+    readings = sound(readings)
     documents = [reading.document for reading in readings.values() if reading.document]
     return Loaded(readings=readings, sweeps=sweeps_of_records(documents), source=source, own_steps=steps)
 
