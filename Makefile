@@ -55,6 +55,7 @@ smoke: install  ## Table 6, simulated, and one virtual row with real ranks: the 
 reproduce: install  ## every table and figure, simulated at the paper's scale; Table 6 by real ranks, too
 	set -e; for name in $(EXPERIMENTS); do $(RUN) +experiment=$$name backend=simulate -m; done
 	$(RUN) +experiment=table6_ablation backend=virtual model=bert_tiny -m
+	$(BIN)/python -m experiments.sensitivity --results $(RESULTS)
 	$(BIN)/python -m analysis all --results $(RESULTS)
 
 # Those that measure something on GPUs; without Slurm and GPUs run.py says so and stops.

@@ -37,17 +37,18 @@ class Artefact:
 _registered: dict[str, Artefact] = {}
 
 
-def artefact(id: str, *, title: str, needs_records: bool = True) -> Callable[[Draw], Draw]:
+def artefact(id: str, *, title: str, needs_records: bool = True, rerun: str = "") -> Callable[[Draw], Draw]:
     """Register a function under the id of a table or figure.
 
-    ``needs_records=False`` is for pictures that follow from the schedules alone.
+    ``needs_records=False`` is for pictures that follow from the schedules alone, ``rerun`` for what is
+    made by another command than an experiment.
     """
 
     def register(draw: Draw) -> Draw:
         if id in _registered:
             raise ValueError(f"two functions draw {id}")
-        rerun = f"python run.py +experiment={id} -m" if needs_records else ""
-        _registered[id] = Artefact(id=id, title=title, draw=draw, rerun=rerun)
+        command = rerun or (f"python run.py +experiment={id} -m" if needs_records else "")
+        _registered[id] = Artefact(id=id, title=title, draw=draw, rerun=command)
         return draw
 
     return register
@@ -91,4 +92,5 @@ ORDER = (
     "tradeoff_memory_throughput",
     "table6_ablation",
     "fig11_hyperparameters",
+    "sensitivity",
 )

@@ -26,17 +26,17 @@ def check_source(source: str) -> None:
 class NoResults(InputError):
     """There are no records to draw from; the message names the command that makes them."""
 
-    def __init__(self, root: Path, id: str) -> None:
-        self.root, self.id = root, id
+    def __init__(self, root: Path, id: str, command: str = "") -> None:
+        self.root, self.id, self.command = root, id, command
         super().__init__(
             "results",
             root,
             f"holds no record of {id}",
-            f"make them with: python run.py +experiment={id} -m",
+            f"make them with: {command or f'python run.py +experiment={id} -m'}",
         )
 
-    def __reduce__(self) -> tuple[type, tuple[Path, str]]:  # type: ignore[override]
-        return type(self), (self.root, self.id)
+    def __reduce__(self) -> tuple[type, tuple[Path, str, str]]:  # type: ignore[override]
+        return type(self), (self.root, self.id, self.command)
 
 
 @dataclass(frozen=True)

@@ -63,16 +63,27 @@ class Methods:
         return found
 
     def job(
-        self, label: str, *, model: ModelConfig, depth: int, width: int, size: int, micro_batches: int
+        self,
+        label: str,
+        *,
+        model: ModelConfig,
+        depth: int,
+        width: int,
+        size: int,
+        micro_batches: int,
+        cap: int | None = None,
     ) -> Job:
-        """A job of the paper's experiments: half precision, the method's own sync and layout."""
+        """A job of the paper's experiments: half precision, the method's own sync and layout.
+
+        ``cap`` stands for the file's, which may be arithmetic that only the composer reads.
+        """
         try:
             method = self.by_label[label]
         except KeyError:
             choose("variant", label, self.by_label)
             raise
         chunks, placement = method.get("chunks"), method.get("placement")
-        cap = method.get("cap")
+        cap = method.get("cap") if cap is None else cap  # type: ignore[assignment]
         if not isinstance(cap, int | None):
             raise InputError("method.cap", cap, "only a number can be read here", f"variant {label}")
         spec = ScheduleSpec(
