@@ -105,7 +105,7 @@ def _one(arguments: argparse.Namespace) -> int:
     from bitpipe.errors import choose
 
     choose("what", arguments.what, [*artefacts(), *COMMANDS])
-    return render.one(artefacts()[arguments.what], Results(arguments.results, arguments.source))
+    return render.render_one(artefacts()[arguments.what], Results(arguments.results, arguments.source))
 
 
 def _all(arguments: argparse.Namespace) -> int:

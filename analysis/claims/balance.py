@@ -14,7 +14,7 @@ from analysis.claims.cells import (
     per_origin,
     records,
 )
-from analysis.claims.claim import Claim, Finding, told
+from analysis.claims.claim import Claim, Finding, verdict_of
 from analysis.load.results import Results
 from analysis.memory import balance
 
@@ -36,7 +36,7 @@ def most_even(results: Results) -> Iterator[Finding]:
             uneven = {"dapple", "1f1b_int"} == set(sorted(spread, key=spread.__getitem__)[-2:])
             yield Finding(
                 origin=origin,
-                verdict=told(even and uneven),
+                verdict=verdict_of(even and uneven),
                 paper=said,
                 ours=f"{name} B̂={batch}: " + per_method(spread, "{:.3f}"),
                 note="(max − min)/mean"
@@ -45,7 +45,7 @@ def most_even(results: Results) -> Iterator[Finding]:
             others = {other: mean["bitpipe"] / gib for other, gib in mean.items() if other != "bitpipe"}
             yield Finding(
                 origin=origin,
-                verdict=told(min(others.values()) >= 1 and max(others.values()) <= 1 + SLIGHTLY),
+                verdict=verdict_of(min(others.values()) >= 1 and max(others.values()) <= 1 + SLIGHTLY),
                 paper="BitPipe's mean is slightly higher",
                 ours=f"{name} B̂={batch}: mean GiB {per_method(mean, '{:.1f}')}",
                 note=f"BitPipe's over {per_method(others, '{:.2f}×')}; "
@@ -70,7 +70,7 @@ def peaks_at_32(results: Results) -> Iterator[Finding]:
             concentrated = vary["1f1b_int"] < vary["dapple"] and peak["1f1b_int"] > peak["dapple"]
             yield Finding(
                 origin=origin,
-                verdict=told(par and concentrated),
+                verdict=verdict_of(par and concentrated),
                 paper=said,
                 ours=f"{name}, {reading}: peak GiB {per_method(peak, '{:.1f}')}",
                 note=f"coefficient of variation {per_method(vary, '{:.3f}')}; on a par: within 5%; "
@@ -97,7 +97,7 @@ def sync_is_heavier(results: Results) -> Iterator[Finding]:
             links = ", ".join(f"{key} {v / size:.4g}" for key, v in sorted(traffic.items()))
             yield Finding(
                 origin=origin,
-                verdict=told(sync > rest),
+                verdict=verdict_of(sync > rest),
                 paper=said,
                 ours=f"D={row['depth']} N={row['micro_batches']} {row['variant']}: "
                 f"sync {sync / size:.4g} {unit}, activations {rest / size:.4g} {unit}",
@@ -123,7 +123,7 @@ def break_even(results: Results) -> Iterator[Finding]:
         stops = [*lead.index[lead <= 0], *gone]
         yield Finding(
             origin=origin,
-            verdict=told(bool(len(pays)) and bool(len(stops)) and min(stops) > max(pays)),
+            verdict=verdict_of(bool(len(pays)) and bool(len(stops)) and min(stops) > max(pays)),
             paper=said,
             ours=f"pays up to Mθ/memory {_at(stage, list(pays), max)}, not from {_at(stage, stops, min)}",
             note="Mθ: weights, gradients and optimizer state of one copy; every method at its best B, and "

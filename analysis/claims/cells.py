@@ -114,7 +114,7 @@ def gains_of(rows: pd.DataFrame, variant: str, tests: int = 1) -> dict[tuple[int
     return {key: ratio_of(*pair, tests) for key, pair in pairs_of(rows, variant).items()}
 
 
-def together(verdicts: Sequence[Verdict]) -> Verdict:
+def all_hold(verdicts: Sequence[Verdict]) -> Verdict:
     """One verdict on several: refuted by one, open while one is open."""
     return next((one for one in (Verdict.NO, Verdict.OPEN) if one in verdicts), Verdict.YES)
 

@@ -58,6 +58,6 @@ class Claim:
     experiment: str = ""
 
 
-def told(holds: bool) -> Verdict:
+def verdict_of(holds: bool) -> Verdict:
     """Reproduced or not."""
     return Verdict.YES if holds else Verdict.NO

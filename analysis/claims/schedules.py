@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analysis.artefacts import bubble_memory, schedule_claims
-from analysis.claims.claim import Claim, Finding, Verdict, told
+from analysis.claims.claim import Claim, Finding, Verdict, verdict_of
 from analysis.load.results import NoResults, Results
 from analysis.table3_formulas import ROWS
 from bitpipe.errors import InputError
@@ -31,7 +31,9 @@ def _from_schedules(claim: schedule_claims.Claim) -> Claim:
             f"{len(judged) - len(failed)} of {len(judged)} checks hold"
             f"{', the others are shown' if failed else ''}; {UNIT_NOTE}; see schedule_claims.csv"
         )
-        yield Finding(origin=EXACT, verdict=told(not failed), paper=claim.text, ours=ours + more, note=note)
+        yield Finding(
+            origin=EXACT, verdict=verdict_of(not failed), paper=claim.text, ours=ours + more, note=note
+        )
 
     return Claim(id=claim.id, section=claim.section, text=claim.text, find=find)
 
@@ -62,7 +64,7 @@ def bubble_formulas(results: Results) -> Iterator[Finding]:
             printed = {d: ROWS[variant].bubble(d, factor * d) for d in DEPTHS}
             yield Finding(
                 origin=EXACT,
-                verdict=told(all(abs(found[d] - printed[d]) < 1e-12 for d in DEPTHS)),
+                verdict=verdict_of(all(abs(found[d] - printed[d]) < 1e-12 for d in DEPTHS)),
                 paper=paper,
                 ours=f"N={factor if factor > 1 else ''}D: "
                 + "; ".join(f"D={d} {100 * found[d]:.2f}% ({100 * printed[d]:.2f}% printed)" for d in DEPTHS),
@@ -79,7 +81,7 @@ def table_3_bubbles(results: Results) -> Iterator[Finding]:
         off = [d for d, value in found.items() if abs(value - row.bubble(d, d)) > 1e-12]
         yield Finding(
             origin=EXACT,
-            verdict=told(not off),
+            verdict=verdict_of(not off),
             paper=f"{row.title}: {row.bubble_text}, {100 * row.bubble(8, 8):.2f}% at D=N=8",
             ours=f"{100 * found[8]:.2f}% at D=N=8",
             note=f"{UNIT_NOTE}" + ("; see printed_paper.csv, P1" if off else ""),
@@ -114,7 +116,7 @@ def _runs(results: Results, variants: tuple[str, ...], quantities: tuple[str, ..
         worst = known.iloc[int(gap.to_numpy().argmax())]
         yield Finding(
             origin=str(origin),
-            verdict=told(bool(near.all())),
+            verdict=verdict_of(bool(near.all())),
             paper=f"{variant} {quantity}: {worst['paper_value']:.4g} at D={worst['depth']} "
             f"N={worst['micro_batches']}",
             ours=f"{worst['value']:.4g} there; {int(near.sum())} of {len(near)} settings agree",
@@ -135,7 +137,7 @@ def eager_sync(_: Results) -> Iterator[Finding]:
     forward = [stage for stage, free in slack.items() if free > 0]
     yield Finding(
         origin=EXACT,
-        verdict=told({5, 8} <= set(forward)),
+        verdict=verdict_of({5, 8} <= set(forward)),
         paper="s5 and s8 move forward at D=4",
         ours="; ".join(f"s{stage}: {free:g}" for stage, free in slack.items()) + " units of compute left",
         note=f"with compute left to hide behind: {', '.join(f's{stage}' for stage in forward)}; "
@@ -152,7 +154,7 @@ def irregular(_: Results) -> Iterator[Finding]:
         check_schedule(schedule)
     yield Finding(
         origin=EXACT,
-        verdict=told(len(padded.empty) == padded.micro_batches - 5),
+        verdict=verdict_of(len(padded.empty) == padded.micro_batches - 5),
         paper="empty micro-batches can be handled by the same mechanism",
         ours=f"D=4 N=5: makespan {describe(uneven).makespan:g} split unevenly, "
         f"{describe(padded).makespan:g} with {len(padded.empty)} empty micro-batches",

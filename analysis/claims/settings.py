@@ -13,13 +13,13 @@ from analysis.claims.cells import (
     PP,
     TABLE6,
     ahead,
+    all_hold,
     in_grid,
     ok,
     per_origin,
     records,
-    together,
 )
-from analysis.claims.claim import Claim, Finding, Verdict, told
+from analysis.claims.claim import Claim, Finding, Verdict, verdict_of
 from analysis.comparing.compare_rows import refusal
 from analysis.comparing.ratio import ratio_of
 from analysis.drawing.labels import canonical_method
@@ -65,7 +65,7 @@ def choices_win(results: Results) -> Iterator[Finding]:
                     hits += int(lead >= 1 - 1e-9)
                     near += int(lead >= 0.97)
             if told_of:
-                verdict, part = in_grid(told(hits == told_of), told_of, len(best), "grids of Table 5")
+                verdict, part = in_grid(verdict_of(hits == told_of), told_of, len(best), "grids of Table 5")
                 yield Finding(
                     origin=origin,
                     verdict=verdict,
@@ -92,7 +92,7 @@ def extremes_hurt(results: Results) -> Iterator[Finding]:
         ends = [ahead(ratio_of(top[inner], top[depth])) for depth in (best.index[0], best.index[-1])]
         yield Finding(
             origin=origin,
-            verdict=together(ends),
+            verdict=all_hold(ends),
             paper="D too small or too large hurts",
             ours=", ".join(f"D={depth}: {value:.1f}" for depth, value in best.items()) + " samples/s",
             note="best over B",
@@ -107,7 +107,7 @@ def extremes_hurt(results: Results) -> Iterator[Finding]:
         assumed = origin == Origin.SIMULATED.value
         yield Finding(
             origin=origin,
-            verdict=Verdict.OPEN if assumed else together([ahead(step) for step in steps]),
+            verdict=Verdict.OPEN if assumed else all_hold([ahead(step) for step in steps]),
             paper="a larger B helps",
             ours=f"{faster} of {len(steps)} steps to twice the B are faster; "
             + ", ".join(f"best B={size} at D={depth}" for depth, size in wide.idxmax(axis="columns").items()),
@@ -140,7 +140,7 @@ def same_losses(results: Results) -> Iterator[Finding]:
             worst = max(worst, float(((curves.max() - curves.min()) / curves.mean().abs()).max()))
         if groups:
             what = "of the paper's methods trained on the same samples"
-            verdict, part = in_grid(told(worst <= 1e-4), len(names), len(METHODS), what)
+            verdict, part = in_grid(verdict_of(worst <= 1e-4), len(names), len(METHODS), what)
             yield Finding(
                 origin=str(origin),
                 verdict=verdict,

@@ -15,6 +15,7 @@ from analysis.claims.cells import (
     Pair,
     ahead,
     alike,
+    all_hold,
     at_least,
     gains_of,
     in_grid,
@@ -24,7 +25,6 @@ from analysis.claims.cells import (
     per_origin,
     percent,
     records,
-    together,
     uncalibrated,
 )
 from analysis.claims.claim import Claim, Finding, Verdict
@@ -60,7 +60,7 @@ def eager_helps_more_at_n_is_d(results: Results) -> Iterator[Finding]:
         careful = gains_of(known, "without_e", len(both) or 1)
         unsure = uncalibrated(known) & set(both)
         for depths in (set(both) - unsure, unsure):
-            verdict = together([_more(d, gains, careful) for d in sorted(depths)])
+            verdict = all_hold([_more(d, gains, careful) for d in sorted(depths)])
             verdict, part = in_grid(verdict, len(both), len(DEPTHS), "depths of Table 6")
             if depths:
                 yield Finding(
@@ -102,7 +102,7 @@ def mapping_matters_across_nodes(results: Results) -> Iterator[Finding]:
             if not pairs:
                 continue
             holds = alike if inside else ahead
-            verdict = together([judged(*pair, holds, len(pairs)) for pair in pairs.values()])
+            verdict = all_hold([judged(*pair, holds, len(pairs)) for pair in pairs.values()])
             verdict, part = in_grid(verdict, len(pairs), 2 * len(wanted), "rows of Table 6")
             open_ = bool(unsure & {depth for depth, _ in pairs})
             assumed = inside and origin != Origin.MEASURED.value
@@ -151,7 +151,7 @@ def full_is_best(results: Results) -> Iterator[Finding]:
         order = [judged(*pair, at_least, tests) for _, pair in lower]
         leads = [ratio_of(*pair) for _, pair in others]
         words = [lead.verdict for lead in leads]
-        verdict, part = in_grid(together([*best, *order]), have, len(printed), "rows of Table 6")
+        verdict, part = in_grid(all_hold([*best, *order]), have, len(printed), "rows of Table 6")
         told = ", ".join(
             f"{words.count(word)} {word}"
             for word in ("faster", "equal", "slower", "undecided")
@@ -187,7 +187,7 @@ def shrinks_with_batch(results: Results) -> Iterator[Finding]:
             ratios = group.sort_values("global_batch")["ratio"].tolist()
             if len(ratios) > 1:
                 batches = ", ".join(map(str, sorted(group["global_batch"])))
-                falls = together([ahead(a.over(b)) for a, b in pairwise(ratios)])
+                falls = all_hold([ahead(a.over(b)) for a, b in pairwise(ratios)])
                 verdict, part = in_grid(falls, len(ratios), SETTINGS, "mini-batches of Fig. 9a, b")
                 yield Finding(
                     origin=origin,
@@ -216,7 +216,7 @@ def growth_falls_off(results: Results) -> Iterator[Finding]:
                 continue
             both = wide[[16, 32]].dropna()
             sizes = [[known[name, reading, method, gpus] for gpus in (16, 32)] for method in both.index]
-            falls = together([ahead(ratio_of(small, large).times(2)) for small, large in sizes])
+            falls = all_hold([ahead(ratio_of(small, large).times(2)) for small, large in sizes])
             verdict, part = in_grid(falls, len(both), METHODS, "methods of Fig. 9c, d")
             yield Finding(
                 origin=origin,

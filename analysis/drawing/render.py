@@ -24,7 +24,7 @@ LONG = 12
 FEW = 5
 
 
-def one(artefact: Artefact, results: Results) -> int:
+def render_one(artefact: Artefact, results: Results) -> int:
     """Draw one artefact and print its tables; 0 if it was drawn.
 
     Raises:

@@ -127,7 +127,7 @@ def _item(artefact: Artefact, results: Results, drawn: Mapping[str, Rendered]) -
         return item
     _fill(item, rendered)
     if artefact.rerun:
-        item.provenance = _whence(results, artefact.id)
+        item.provenance = _provenance(results, artefact.id)
     return item
 
 
@@ -141,7 +141,7 @@ def _fill(item: Item, rendered: Rendered) -> None:
     item.notes = rendered.notes
 
 
-def _whence(results: Results, id: str) -> str:
+def _provenance(results: Results, id: str) -> str:
     try:
         rows = results.experiment(id)
     except InputError:

@@ -102,7 +102,7 @@ def check(
         else:
             checks += found.checks
         ended[step.name] = {"seconds": time.monotonic() - started, "ended": why or "ok"}
-        everything = together(folder)
+        everything = all_found(folder)
         report.write(
             folder / "report.json",
             {
@@ -144,7 +144,7 @@ def run_here(step: Step, bench: Bench) -> int:
     """One step in this process; its file says what it found."""
     if bench.few:
         torch.set_num_threads(1)
-    found = step.run(bench, together(bench.folder))
+    found = step.run(bench, all_found(bench.folder))
     for one in found.checks:
         print(one, flush=True)
     report.write(_file(bench.folder, step.name), vars(found))
@@ -169,7 +169,7 @@ def read(folder: Path, name: str) -> Found | None:
         return None
 
 
-def together(folder: Path) -> Found:
+def all_found(folder: Path) -> Found:
     """What all steps so far found."""
     everything = Found()
     for step in STEPS:

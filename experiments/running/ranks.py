@@ -18,7 +18,7 @@ from experiments.running.block import Block
 from experiments.running.data import WITHOUT_DATA, dataset_of
 from experiments.running.interrupt import signal_of
 from experiments.running.link_scaling import Scale, links_of, scale_of
-from experiments.running.repeats import together
+from experiments.running.repeats import combined
 from experiments.running.run_record import devices_of, metrics_of, provenance_of
 from experiments.running.targets import target_of
 from experiments.running.virtual import run_virtual
@@ -135,7 +135,7 @@ def _changes(
     return {
         "status": Status.OK,
         "cause": None,
-        "metrics": together(
+        "metrics": combined(
             [_metrics(one) for one in repeats], measured=cell.job.measured, measurement=attempts.measurement
         ),
         "devices": devices_of(cell, result),

@@ -17,7 +17,7 @@ CONFIDENCE = 0.95
 MEANS = ("samples_per_s", "iteration_seconds", "bubble_ratio")
 
 
-def together(repeats: Sequence[Mapping[str, Any]], *, measured: int, measurement: str) -> dict[str, Any]:
+def combined(repeats: Sequence[Mapping[str, Any]], *, measured: int, measurement: str) -> dict[str, Any]:
     """The metrics of a cell from those of its repeats.
 
     Args:

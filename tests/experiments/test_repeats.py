@@ -14,7 +14,7 @@ from experiments.composing.sweep import Sweep, plan
 from experiments.records.record import Record, Status
 from experiments.running.bootstrap import bootstrap_ratio
 from experiments.running.execute import run_block
-from experiments.running.repeats import count, paired_ratio, rates, t_interval, together
+from experiments.running.repeats import combined, count, paired_ratio, rates, t_interval
 from experiments.running.skip import pending
 
 Plan = Callable[..., Sweep]
@@ -35,7 +35,7 @@ def metrics(*seconds: float) -> dict[str, object]:
 
 
 def measured(*repeats: tuple[float, ...], measurement: str = "m") -> dict[str, object]:
-    return together([metrics(*one) for one in repeats], measured=2, measurement=measurement)
+    return combined([metrics(*one) for one in repeats], measured=2, measurement=measurement)
 
 
 def test_one_repeat_says_nothing_of_repeats() -> None:
