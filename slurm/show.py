@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
+from rich.text import Text
 
 from bitpipe.errors import InputError
 from experiments.records.record import FINISHED
@@ -21,15 +22,18 @@ STYLES = {"ok": "green", "oom": "yellow", "running": "cyan", "pending": "dim", "
 
 def table(folder: SweepFolder, states: Sequence[CellState]) -> Table:
     """One row per cell, the summary below."""
-    shown = Table(title=folder.name, caption=summary(states), title_justify="left", caption_justify="left")
+    # Texts, not strings: in a string square brackets are markup.
+    title, caption = Text(folder.name, style="table.title"), Text(summary(states), style="table.caption")
+    shown = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     for column in ("cell", "what", "job", "state", "attempt", "note"):
         shown.add_column(column, overflow="fold")
     for state in states:
         style = STYLES.get(state.state, "red")
         attempt = str(state.attempt) if state.attempt else ""
         note = state.note if state.note != "None" else ""
-        row = (state.cell, state.name, state.job or "", f"[{style}]{state.state}[/]", attempt, note)
-        shown.add_row(*row)
+        told = Text(state.state, style=style)
+        row = (state.cell, state.name, state.job or "", told, attempt, note)
+        shown.add_row(*(Text(str(one)) if one is not told else told for one in row))
     return shown
 
 

@@ -7,6 +7,7 @@ people, once, and rendered as Markdown, LaTeX (booktabs), HTML and for the termi
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -78,10 +79,12 @@ def to_markdown(grid: Grid) -> str:
     lines = [line(entries(grid.header)), "| " + " | ".join(align) + " |"]
     for block in grid.blocks:
         if block.title:
-            blank = [Entry("")] * (len(grid.header) - 1)
-            lines.append(line([Entry(f"*{block.title}*"), *blank]))
+            blank = grid.header[1:]
+            lines.append(
+                "| " + " | ".join([f"*{_escape_markdown(block.title)}*", *("" for _ in blank)]) + " |"
+            )
         lines.extend(line(row) for row in block.rows)
-    return "\n".join([*lines, *(f"\n{note}" for note in grid.notes)]) + "\n"
+    return "\n".join([*lines, *(f"\n{_one_line(note)}" for note in grid.notes)]) + "\n"
 
 
 def to_latex(grid: Grid) -> str:
@@ -95,7 +98,7 @@ def to_latex(grid: Grid) -> str:
         if block.title:
             lines.append(rf"\multicolumn{{{width}}}{{l}}{{\emph{{{_escape_latex(block.title)}}}}} \\")
         lines.extend(" & ".join(_latex(entry) for entry in row) + r" \\" for row in block.rows)
-    lines += [r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in grid.notes)]
+    lines += [r"\bottomrule", r"\end{tabular}", *(f"% {_one_line(note)}" for note in grid.notes)]
     return "\n".join(lines) + "\n"
 
 
@@ -122,13 +125,17 @@ def to_html(grid: Grid, caption: str = "") -> str:
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{table}</div>{notes}'
 
 
-def to_terminal(grid: Grid, title: str) -> Iterator[RichTable | str]:
-    """For the terminal, by rich: the title, a table per block, the notes."""
-    yield title
+def to_terminal(grid: Grid, caption: str) -> Iterator[RichTable | str]:
+    """For the terminal, by rich: the caption, a table per block, the notes."""
+    yield caption
     for block in grid.blocks:
-        table = RichTable(title=block.title or None, title_justify="left", title_style="italic")
+        table = RichTable(
+            title=RichText(block.title) if block.title else None, title_justify="left", title_style="italic"
+        )
         for place, name in enumerate(grid.header):
-            table.add_column(name, justify="left" if place < grid.text_columns else "right", overflow="fold")
+            table.add_column(
+                RichText(name), justify="left" if place < grid.text_columns else "right", overflow="fold"
+            )
         for row in block.rows:
             table.add_row(*(RichText(entry.text, style=_style(entry)) for entry in row))
         yield table
@@ -146,8 +153,17 @@ def _style(entry: Entry) -> str:
 
 
 def _markdown(entry: Entry) -> str:
-    text = entry.text.replace("|", r"\|")
+    text = _escape_markdown(entry.text)
     return f"**{text}**" if entry.best else f"<u>{text}</u>" if entry.second else text
+
+
+def _escape_markdown(text: str) -> str:
+    """Text as it is in one cell of a table: no column, emphasis, code or element of HTML begins in it."""
+    return re.sub(r"([\\|*`])", r"\\\1", _one_line(text)).replace("<", "&lt;")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _html(entry: Entry) -> str:
@@ -168,5 +184,5 @@ _LATEX |= {"θ": r"$\theta$", "−": r"$-$", "²": r"$^2$", "°": r"$^\circ$", "
 
 
 def _escape_latex(text: str) -> str:
-    text = text.replace("B̂", "\0")
+    text = _one_line(text).replace("\0", "").replace("B̂", "\0")
     return "".join(_LATEX.get(sign, sign) for sign in text).replace("\0", _LATEX["B̂"])

@@ -19,6 +19,7 @@ TITLE = 0.26
 # Fonts travel with the file, and the same drawing gives the same bytes.
 STYLE: Any = {
     "font.family": "DejaVu Sans",
+    "text.parse_math": False,  # a dollar sign in a name is one
     "pdf.fonttype": 42,
     "svg.fonttype": "path",
     "svg.hashsalt": "bitpipe",
@@ -77,4 +78,5 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
     if not text:
         return 0.0
     font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
-    return float(TextPath((0, 0), text, size=size, prop=font).get_extents().width) / 72
+    with matplotlib.rc_context(STYLE):
+        return float(TextPath((0, 0), text, size=size, prop=font).get_extents().width) / 72
