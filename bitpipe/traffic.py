@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from bitpipe.cluster import LinkClass, RankLayout
 from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.effects import COLLECTS, SENDS
 from bitpipe.schedule.program import Program
 
 NAMES = {
@@ -17,6 +18,12 @@ NAMES = {
     Kind.SEND_B: "activation_gradient",
     Kind.SYNC: "gradient_sync",
     Kind.TIE: "embedding_sync",
+    Kind.SCATTER: "gradient_scatter",
+    Kind.GATHER: "weight_gather",
+    Kind.SEND_S: "stash",
+    Kind.SEND_X: "weight_stash",
+    Kind.SEND_P: "weights",
+    Kind.SEND_G: "weight_gradient",
 }
 
 
@@ -66,7 +73,7 @@ def traffic(
     paths: dict[tuple[Kind, int, int], tuple[int, float]] = {}
     for device, row in enumerate(program.rows):
         for action, peer, *_ in row:
-            if action.kind in (Kind.SEND_F, Kind.SEND_B):
+            if action.kind in SENDS:
                 messages, total = paths.get((action.kind, device, peer), (0, 0.0))
                 paths[action.kind, device, peer] = messages + 1, total + size(action)
     for (kind, device, peer), (messages, total) in paths.items():
@@ -79,5 +86,6 @@ def traffic(
         across = nodes if nodes > 1 else 0
         for where, hops in ((LinkClass.INTRA, members - across), (LinkClass.INTER, across)):
             if members > 1 and hops:
-                add(one.kind, where, 1, hops * 2 * (members - 1) / members * one.bytes)
+                halves = 2 if COLLECTS[one.kind].op == "all_reduce" else 1
+                add(one.kind, where, 1, hops * halves * (members - 1) / members * one.bytes)
     return tuple(Traffic(kind, where, *counted) for (kind, where), counted in totals.items())

@@ -93,6 +93,14 @@ class Links:
 
     def all_reduce(self, members: Sequence[int], size: float) -> float:
         """Seconds of a ring all-reduce of ``size`` bytes over ``members``, global ranks."""
+        return self.collective("all_reduce", members, size)
+
+    def collective(self, op: str, members: Sequence[int], size: float) -> float:
+        """Seconds of a ring collective on ``size`` bytes over ``members``, global ranks.
+
+        An all-reduce is a reduce-scatter and an all-gather (Patarasuk and Yuan 2009): each moves
+        (n−1)/n of the bytes through every member, and takes half of its latency.
+        """
         count = len(members)
         if count < 2:
             return 0.0
@@ -102,7 +110,8 @@ class Links:
         else:
             path = self.all_reduce_inter
             bandwidth = min(path.bandwidth, self.nic * min(on_node.values()))
-        return 2 * (count - 1) / count * size / bandwidth + path.latency
+        halves = 2 if op == "all_reduce" else 1
+        return halves * ((count - 1) / count * size / bandwidth + path.latency / 2)
 
     def _p2p(self, link: LinkClass) -> Link:
         return self.p2p_intra if link is LinkClass.INTRA else self.p2p_inter

@@ -204,6 +204,8 @@ class Trainer(Interpreter):
             Kind.R: self._recompute,
             Kind.SYNC: self._sync,
             Kind.TIE: self._sync,
+            Kind.SCATTER: self._sync,
+            Kind.GATHER: self._gather,
             Kind.STEP: self._step,
         }[action.kind]
 
@@ -286,6 +288,12 @@ class Trainer(Interpreter):
             self.clock.issue(group, self._links.among(self.plan.groups[group]))
             self._gradients.issue(group)
 
+    def _gather(self, argument: tuple[int, Action]) -> None:
+        """Bring stepped weights together; virtual clocks work out afterwards when that was."""
+        group = self._issues.get(argument[0])
+        if group is not None:
+            self._gradients.issue(group)
+
     def _step(self, argument: tuple[int, Action]) -> None:
         at, _ = argument
         self._release(list(self._sent))
@@ -345,7 +353,7 @@ class Emulator(Interpreter):
 
     def _sync(self, argument: tuple[int, Action]) -> None:
         group = self._issues.get(argument[0])
-        if group is not None:
+        if group is not None and group[0] is not Kind.GATHER:
             self._deadline.issue(group, self._links.among(self.plan.groups[group]))
 
     def _finish(self, argument: tuple[int, Action]) -> None:

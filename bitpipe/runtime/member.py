@@ -40,10 +40,13 @@ from bitpipe.runtime.plan import Group, Plan, release_points
 from bitpipe.runtime.processes.world import BUSY, IDLE, WAITING, World
 from bitpipe.runtime.result import RankReport
 from bitpipe.runtime.run import Run, describe
-from bitpipe.runtime.training.gradients import Gradients, flat_bytes
+from bitpipe.runtime.training.gradients import Gradients, flat_bytes, flat_of
 from bitpipe.runtime.training.precision import LossScale
 from bitpipe.runtime.transport.transport import device_of, open_transport
+from bitpipe.schedule.action import Action, Kind
+from bitpipe.schedule.effects import COLLECTS, Item
 
+STEP = Action(Kind.STEP)
 _START_MARGIN = 0.02  # seconds that a deadline run gives its ranks to get ready
 _KEPT = 256  # iterations whose spans are kept: a long training would fill the memory with them
 _NOTHING = (float("nan"), float("nan"))
@@ -81,7 +84,8 @@ class Member:
         self.gradients: Gradients | None = None
         self.interpreter = self._interpreter()
         rows = [Plan(program=run.program, layout=run.links.layout, rank=r).issues for r in range(world.size)]
-        self._issues = [list(row.values()) for row in rows]
+        self._issues = [[group for group in row.values() if group[0] is not Kind.GATHER] for row in rows]
+        self._gathers = [[group for group in row.values() if group[0] is Kind.GATHER] for row in rows]
         self._sizes = self._sync_sizes()
         self._source: TokenSource | None = None
         if run.data is not None and run.clock != "deadline":
@@ -236,7 +240,8 @@ class Member:
         spans = self.interpreter.spans
         if isinstance(clock, EventClock):
             clock.settle(spans)
-        step = spans[-1]
+        at_step = plan.actions.index(STEP)
+        step = spans[at_step]
         assert step is not None
         width = max((len(row) for row in self._issues), default=0)
         mine = [loss, step[0], step[1], *(x for issue in clock.issues for x in (issue.issued, issue.drained))]
@@ -257,9 +262,11 @@ class Member:
             done = [max((reduced[g][1] for g in groups), default=0.0) for groups in self._issues]
             starts = [max(row[1], end) for row, end in zip(table, done, strict=True)]
             ends = [start + row[2] - row[1] for start, row in zip(starts, table, strict=True)]
-            for (at, group), issue in zip(plan.issues.items(), clock.issues, strict=True):
+            sums = [(at, group) for at, group in plan.issues.items() if group[0] is not Kind.GATHER]
+            for (at, group), issue in zip(sums, clock.issues, strict=True):
                 spans[at] = issue.issued, reduced[group][1]
-            spans[-1] = starts[plan.rank], ends[plan.rank]
+            spans[at_step] = starts[plan.rank], ends[plan.rank]
+            ends = self._gathered(ends)
         if isinstance(clock, DeadlineClock):
             # A rank that was late at the end of its row ends its all-reduces and its step as late.
             end = ends[plan.rank] + clock.finished - clock.now
@@ -274,19 +281,40 @@ class Member:
             self.norms.append(self.gradients.norm)
         self._spans.append(np.array([span or _NOTHING for span in spans]))
 
+    def _gathered(self, ends: list[float]) -> list[float]:
+        """When every rank has the weights that others stepped for it, from when its own step ended."""
+        issues = [
+            [Issue(group=group, issued=end, drained=end) for group in groups]
+            for end, groups in zip(ends, self._gathers, strict=True)
+        ]
+        gathered = resolve(issues, self.plan.groups, self._all_reduce_seconds)
+        for at, group in self.plan.issues.items():
+            if group in gathered:
+                self.interpreter.spans[at] = ends[self.plan.rank], gathered[group][1]
+        return [
+            max((gathered[group][1] for group in groups), default=end)
+            for end, groups in zip(ends, self._gathers, strict=True)
+        ]
+
     def _all_reduce_seconds(self, group: Group) -> float:
-        return self.run.links.all_reduce(self.plan.groups[group], self._sizes[group])
+        op = COLLECTS[group[0]].op
+        return self.run.links.collective(op, self.plan.groups[group], self._sizes[group])
 
     def _sync_sizes(self) -> dict[Group, int]:
         """Bytes of every all-reduce of the program, also of those that this rank is not in."""
         if self.gradients is not None:
-            mine = {group: flat.sum.nbytes for group, flat in self.gradients.flats.items()}
+            mine = {
+                group: (flat.sum.nbytes, flat.values.nbytes) for group, flat in self.gradients.flats.items()
+            }
         else:
-            mine = flat_bytes(self.plan, build_chunks(self.plan, self.run.job, torch.float32, "meta"))
-        everyone: list[dict[Group, int]] = [{} for _ in range(self.world.size)]
+            chunks = build_chunks(self.plan, self.run.job, torch.float32, "meta")
+            mine = {group: (size, size) for group, size in flat_bytes(self.plan, chunks).items()}
+        everyone: list[dict[Group, tuple[int, int]]] = [{} for _ in range(self.world.size)]
         dist.all_gather_object(everyone, mine)
+        known = {flat: size for sizes in everyone for flat, size in sizes.items()}
         return {
-            group: size for sizes in everyone for group, size in sizes.items() if group in self.plan.groups
+            group: known[flat_of(group)][COLLECTS[group[0]].item is Item.WEIGHTS]
+            for group in self.plan.groups
         }
 
     def _check(self, when: str) -> None:

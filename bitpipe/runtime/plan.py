@@ -19,7 +19,7 @@ from bitpipe.schedule.program import Program
 Message = tuple[Item, int, int, int]
 """(what, micro-batch, stage, pipe) of a tensor that ranks exchange."""
 Group = tuple[Kind, int]
-"""(SYNC, stage) or (TIE, 0)."""
+"""Kind and stage of a collective: (SYNC, 3), (GATHER, 3), (TIE, 0), …"""
 
 
 def message_of(action: Action) -> Message | None:
@@ -29,8 +29,8 @@ def message_of(action: Action) -> Message | None:
 
 
 def group_of(action: Action) -> Group:
-    """Which all-reduce a SYNC or TIE belongs to; a model has one tied embedding."""
-    return (Kind.TIE, 0) if action.kind is Kind.TIE else (Kind.SYNC, action.stage)
+    """Which collective an action starts; a model has one tied embedding."""
+    return action.kind, action.stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,13 +110,11 @@ class Plan:
     @cached_property
     def groups(self) -> Mapping[Group, tuple[int, ...]]:
         """Members of every all-reduce of the program with more than one, in one order for all."""
-        named = {
-            group_of(instruction.action)
-            for row in self.program.rows
-            for instruction in row
-            if instruction.action.kind in COLLECTIVES
+        width, rank = self.layout.width, self.layout.rank
+        members = {
+            group: tuple(sorted(rank(w, device) for device in devices for w in range(width)))
+            for group, devices in sorted(self.program.groups.items())
         }
-        members = {group: self.holders(group) for group in sorted(named)}
         return {group: ranks for group, ranks in members.items() if len(ranks) > 1}
 
     @cached_property

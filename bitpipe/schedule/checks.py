@@ -230,38 +230,47 @@ def executes(program: Program) -> None:
 
 
 def collectives(program: Program) -> None:
-    """All-reduces: each after its gradient is final, in the common order; STEP last, once."""
+    """Each after its gradient is final, in the common order; STEP last, before the gathers of its weights."""
     placement = program.schedule.placement
     rank = {stage: place for place, stage in enumerate(program.sync_order)}
-    stages = placement.stages
+    sharded = any(kind is Kind.SCATTER for kind, _ in program.groups)
+    reduction = Kind.SCATTER if sharded else _SYNC
     for device, row in enumerate(program.rows):
-        if not row or row[-1].action.kind is not Kind.STEP:
-            raise ProgramError(f"device {device} does not end with STEP")
-        done: dict[int, int] = {}  # chunk -> position of its last backward
-        syncs: dict[int, int] = {}
-        sequence = place = -1
+        done: dict[tuple[int, int], int] = {}  # (pipe, stage) -> position of its last backward
+        started: dict[Kind, dict[tuple[int, int], int]] = {reduction: {}, Kind.GATHER: {}}
+        sequence, place, stepped = -1, {reduction: -1, Kind.GATHER: -1}, False
         for position, (action, _, _, number) in enumerate(row):
-            kind = action[0]
+            kind, _, stage, pipe = action
             if number <= sequence:
                 _fail(program, device, position, f"{action} is out of sequence")
             sequence = number
+            if stepped and kind is not Kind.GATHER:
+                last = row[position - 1].action if kind is _STEP else action
+                _fail(program, device, position, f"STEP comes before the end: {last} follows")
             if kind in FINISHES:
-                done[action.pipe * stages + action.stage] = position
-            elif kind is _SYNC:
-                if rank.get(action.stage, -1) < place:
+                done[pipe, stage] = position
+            elif kind in started:
+                if kind is Kind.GATHER and not stepped:
+                    _fail(program, device, position, f"{action} gathers weights that have not stepped")
+                if rank.get(stage, -1) < place[kind]:
                     _fail(program, device, position, f"{action} breaks the common order of all-reduces")
-                place = rank.get(action.stage, -1)
-                syncs[action.pipe * stages + action.stage] = position
-            elif kind is _STEP and position != len(row) - 1:
-                _fail(program, device, position, "STEP comes before the end")
-        for chunk, position in syncs.items():
+                place[kind] = rank.get(stage, -1)
+                started[kind][pipe, stage] = position
+            elif kind is _SYNC or kind is Kind.SCATTER:
+                _fail(program, device, position, f"{action}: gradients are summed in one way")
+            elif kind is _STEP:
+                stepped = True
+        if not stepped:
+            raise ProgramError(f"device {device} does not end with STEP")
+        for chunk, position in started[reduction].items():
             if done.get(chunk, -1) > position:
                 _fail(program, device, position, f"{row[position].action} starts before its last backward")
-        wanted = {pipe * stages + stage for pipe, stage in placement.held[device] if stage in rank}
-        if syncs.keys() != wanted:
-            pipe, stage = divmod(min(syncs.keys() ^ wanted), stages)
-            missing = Action(Kind.SYNC, -1, stage, pipe)
-            raise ProgramError(f"device {device}: {missing} is missing, or has no place there")
+        wanted = {(pipe, stage) for pipe, stage in placement.held[device] if stage in rank}
+        for kind in (reduction, Kind.GATHER) if sharded else (reduction,):
+            if started[kind].keys() != wanted:
+                pipe, stage = min(started[kind].keys() ^ wanted)
+                missing = Action(kind, -1, stage, pipe)
+                raise ProgramError(f"device {device}: {missing} is missing, or has no place there")
 
 
 def embedding(program: Program) -> None:

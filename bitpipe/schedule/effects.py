@@ -65,6 +65,23 @@ RECEIVING, WAITING, SENDING = tuple(RECEIVES), tuple(WAITS), tuple(SENDS)
 """By item."""
 
 
+class Collect(NamedTuple):
+    """What a collective does to an item of a stage, over all who hold the stage."""
+
+    op: str  # all_reduce, reduce_scatter or all_gather
+    item: Item
+
+
+COLLECTS: Mapping[Kind, Collect] = MappingProxyType(
+    {
+        Kind.SYNC: Collect("all_reduce", Item.WGRAD),
+        Kind.TIE: Collect("all_reduce", Item.WGRAD),
+        Kind.SCATTER: Collect("reduce_scatter", Item.WGRAD),
+        Kind.GATHER: Collect("all_gather", Item.WEIGHTS),
+    }
+)
+
+
 def keeps(kind: Kind, *, recomputed: bool = False) -> int:
     """By how many chunks of activations an action changes what its device holds.
 

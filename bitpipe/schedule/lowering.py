@@ -67,7 +67,9 @@ class Point(NamedTuple):
 
 
 @paused()
-def lower(schedule: Schedule, *, sync: str, width: int = 1, tied: bool = False) -> Program:
+def lower(
+    schedule: Schedule, *, sync: str, width: int = 1, tied: bool = False, sharded: bool = False
+) -> Program:
     """Add communication, gradient sync and the optimizer step to a schedule.
 
     Args:
@@ -75,6 +77,8 @@ def lower(schedule: Schedule, *, sync: str, width: int = 1, tied: bool = False) 
             ``late`` after all compute of the device, ``none`` leaves it out.
         width: W; a stage held by one rank only (W = 1, one pipe) needs no all-reduce.
         tied: the first and last stage share the embedding.
+        sharded: every replica of a stage steps its share of the weights only: a reduce-scatter in place
+            of the all-reduce, and an all-gather after the step (ZeRO-1).
 
     Raises:
         InputError: unknown ``sync``, or a stage's two replicas share a device (odd D).
@@ -100,7 +104,7 @@ def lower(schedule: Schedule, *, sync: str, width: int = 1, tied: bool = False) 
         points: list[list[Point]] = [[] for _ in flow.rows]
     else:
         order = sync_order(flow, end, width, shared=tied and not needs_tie(placement, tied))
-        points = sync_points(flow, order, tied=tied, late=sync == "late")
+        points = sync_points(flow, order, tied=tied, late=sync == "late", sharded=sharded)
     return Program(
         schedule=schedule,
         rows=assemble(flow, start, receives, slots, points),
@@ -196,7 +200,9 @@ def needs_tie(placement: Placement, tied: bool) -> bool:
     return tied and any(route[0] != route[-1] for route in placement.routes)
 
 
-def sync_points(flow: Flow, order: tuple[int, ...], *, tied: bool, late: bool) -> list[list[Point]]:
+def sync_points(
+    flow: Flow, order: tuple[int, ...], *, tied: bool, late: bool, sharded: bool = False
+) -> list[list[Point]]:
     """Per device, where its all-reduces start, in ``order``; TIE comes after all of them.
 
     A stage's gradient is ready after the device's last backward of it, but an all-reduce waits for
@@ -219,7 +225,8 @@ def sync_points(flow: Flow, order: tuple[int, ...], *, tied: bool, late: bool) -
     points: list[list[Point]] = []
     for row, held in zip(flow.rows, placement.held, strict=True):
         mine = sorted((rank[stage], pipe, stage) for pipe, stage in held if stage in rank)
-        wanted = [(last.get((pipe, stage), 0), Action(Kind.SYNC, -1, stage, pipe)) for _, pipe, stage in mine]
+        kind = Kind.SCATTER if sharded else Kind.SYNC
+        wanted = [(last.get((pipe, stage), 0), Action(kind, -1, stage, pipe)) for _, pipe, stage in mine]
         ends = [(pipe, stage) for pipe, stage in held if stage in (0, final)]
         if tie and ends:
             ready = max(last.get(chunk, 0) for chunk in ends)
@@ -304,5 +311,9 @@ def assemble(
                     emit(Instruction(action, sequence=number))
                     number += 1
         emit(Instruction(Action(Kind.STEP), sequence=sequence + device))
+        after = sequence + len(flow.rows) * (device + 1)
+        scattered = (action for _, action in points[device] if action.kind is Kind.SCATTER)
+        for number, action in enumerate(scattered, after):
+            emit(Instruction(action._replace(kind=Kind.GATHER), sequence=number))
         done.append(tuple(out))
     return tuple(done)

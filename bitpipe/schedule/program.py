@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
-from bitpipe.schedule.action import Action
+from bitpipe.schedule.action import COLLECTIVES, Action, Kind
 from bitpipe.schedule.schedule import Schedule
 
 
@@ -45,3 +46,13 @@ class Program:
     slots: tuple[int, ...]
     sync_order: tuple[int, ...]
     tied: bool = False
+
+    @cached_property
+    def groups(self) -> dict[tuple[Kind, int], tuple[int, ...]]:
+        """The devices of every collective, by kind and stage: those that start it."""
+        members: dict[tuple[Kind, int], set[int]] = {}
+        for device, row in enumerate(self.rows):
+            for (kind, _, stage, _), *_ in row:
+                if kind in COLLECTIVES:
+                    members.setdefault((kind, stage), set()).add(device)
+        return {group: tuple(sorted(devices)) for group, devices in members.items()}

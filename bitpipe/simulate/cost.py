@@ -183,9 +183,21 @@ class CostModel:
         return self.calibration.gradient_bytes if PRECISIONS[self.job.precision].half else self.element
 
     def size(self, action: Action) -> float:
-        """Bytes of a SEND, SYNC or TIE."""
-        if action.kind is Kind.SYNC:
+        """Bytes of a SEND or of a collective."""
+        kind, model = action.kind, self.job.model
+        if kind in (Kind.SYNC, Kind.SCATTER, Kind.SEND_G):
             return self.gradient_bytes[action.stage]
+        if kind in (Kind.GATHER, Kind.SEND_P):
+            return self.gradient_bytes[action.stage] / self._gradient_element * self.element
+        if kind in (Kind.SEND_S, Kind.SEND_X):
+            return arithmetic.stage_activation_bytes(
+                model,
+                self.placement.stages,
+                action.stage,
+                self.job.micro_batch_size,
+                fused=False,
+                element=self.element,
+            )
         if action.kind is Kind.TIE:
             return self.job.model.vocabulary * self.job.model.hidden * self._gradient_element
         return self._boundary_bytes

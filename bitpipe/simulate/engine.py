@@ -18,7 +18,7 @@ from bitpipe.errors import InputError
 from bitpipe.origin import Origin
 from bitpipe.schedule.action import COLLECTIVES, COMPUTE, Action, Kind
 from bitpipe.schedule.costs import ActionCosts
-from bitpipe.schedule.effects import SENDS, WAITS, Item
+from bitpipe.schedule.effects import COLLECTS, SENDS, WAITS, Item
 from bitpipe.schedule.program import Program
 from bitpipe.schedule.timeline import Event, Timeline
 
@@ -124,7 +124,8 @@ class Trace:
                 if action.is_compute or action.kind in SENDS:
                     events.append(Event(rank, action, start, end))
                 elif action.kind in COLLECTIVES:
-                    events.append(Event(rank, action, start, ends[action.kind, action.stage]))
+                    issued = self.steps[rank][1] if action.kind is Kind.GATHER else start
+                    events.append(Event(rank, action, issued, ends[action.kind, action.stage]))
                 elif action.kind is Kind.STEP:
                     events.append(Event(rank, action, *self.steps[rank]))
         return Timeline(
@@ -164,7 +165,8 @@ def trace(
             if key not in known:
                 known[key] = _run_replica(wiring, ranks, state, classes, costs, links)
             replicas.append(known[key])
-        collectives = _all_reduce(wiring, links, costs, replicas, free)
+        before = [replicas[replica].issues[device] for replica, device in layout.places]
+        collectives = _collect(links, costs, program.groups, before, free)
         steps = []
         for rank, (replica, device) in enumerate(layout.places):
             done, ports[rank] = replicas[replica].finish[device]
@@ -173,8 +175,14 @@ def trace(
                 steps.append((start, start + costs.seconds(rank, STEP)))
             else:
                 steps.append((done, done))
-        ends.append(max(end for _, end in steps))
-        begin = [ends[-1] if barrier else end for _, end in steps]
+        after = [
+            [(action, end, ports[rank]) for action in wiring.gathers[device]]
+            for rank, ((_, end), (_, device)) in enumerate(zip(steps, layout.places, strict=True))
+        ]
+        collectives += _collect(links, costs, program.groups, after, free)
+        done_ = [max(end, free[rank]) for rank, (_, end) in enumerate(steps)]
+        ends.append(max(done_))
+        begin = [ends[-1] if barrier else end for end in done_]
     return Trace(
         program=program,
         links=links,
@@ -201,14 +209,14 @@ class _Wiring:
         self.program = program
         self.targets: dict[int, tuple[int, int]] = {}  # message → (source device, target device)
         self.rows: list[list[tuple[int, int]]] = []
-        self.groups: dict[tuple[Kind, int], list[int]] = {}  # collective → devices, once per issue
+        self.gathers: list[list[Action]] = [[] for _ in program.rows]  # of weights, after the step
         self.stepping: set[int] = set()
         stages, targets = program.schedule.placement.stages, self.targets
         chunks = program.schedule.micro_batches * stages
         further = _Further(len(_ONCE) * chunks)
         for device, row in enumerate(program.rows):
             wired: list[tuple[int, int]] = []
-            for (kind, micro_batch, stage, _), peer, *_ in row:
+            for (kind, micro_batch, stage, pipe), peer, *_ in row:
                 if kind in COMPUTE:
                     wired.append(_COMPUTED)
                 elif kind in WAITS:
@@ -223,8 +231,9 @@ class _Wiring:
                     targets[message] = (device, peer)
                     wired.append((_SEND, message))
                 elif kind in COLLECTIVES:
-                    self.groups.setdefault((kind, stage), []).append(device)
-                    wired.append(_ISSUED)
+                    if kind is Kind.GATHER:
+                        self.gathers[device].append(Action(kind, micro_batch, stage, pipe))
+                    wired.append(_IGNORED if kind is Kind.GATHER else _ISSUED)
                 else:
                     if kind is Kind.STEP:
                         self.stepping.add(device)
@@ -324,23 +333,30 @@ def _run_replica(
     )
 
 
-def _all_reduce(
-    wiring: _Wiring, links: Links, costs: ActionCosts, replicas: Sequence[_Replica], free: list[float]
+Issue = tuple[Action, float, tuple[float, ...]]
+"""A collective that a rank starts, when, and when its port is free per link class."""
+
+
+def _collect(
+    links: Links,
+    costs: ActionCosts,
+    devices: Mapping[tuple[Kind, int], tuple[int, ...]],
+    issues: Sequence[Sequence[Issue]],
+    free: list[float],
 ) -> list[Collective]:
-    """Run every rank's all-reduces in its program order; each waits for all its members.
+    """Run every rank's collectives in its program order; each waits for all its members.
 
     ``free[rank]``, the end of the rank's last one, is kept up to date.
     """
     layout = links.layout
+    missing = Counter((action.kind, action.stage) for row in issues for action, *_ in row)
     groups = {
-        key: tuple(sorted({layout.rank(w, device) for device in holders for w in range(layout.width)}))
-        for key, holders in wiring.groups.items()
+        key: tuple(sorted(layout.rank(w, device) for device in devices[key] for w in range(layout.width)))
+        for key in missing
     }
     classes = {key: links.among(members) for key, members in groups.items()}
-    issues = [replicas[replica].issues[device] for replica, device in layout.places]
     queue = [0] * layout.size  # how many of its issues a rank has passed
     begin = dict.fromkeys(groups, 0.0)
-    missing = {key: len(holders) * layout.width for key, holders in wiring.groups.items()}
     ready = deque(range(layout.size))
     waiting: dict[int, tuple[Kind, int]] = {}
     done: list[Collective] = []
@@ -356,7 +372,7 @@ def _all_reduce(
             if missing[key] == 0:
                 members = groups[key]
                 size = costs.size(action)
-                end = begin[key] + links.all_reduce(members, size)
+                end = begin[key] + links.collective(COLLECTS[action.kind].op, members, size)
                 done.append(
                     Collective(
                         action=action, members=members, start=begin[key], end=end, link=link, size=size
@@ -375,8 +391,6 @@ def _all_reduce(
     return done
 
 
-def _issues_again(
-    issues: Sequence[tuple[Action, float, tuple[float, ...]]], position: int, key: tuple[Kind, int]
-) -> bool:
+def _issues_again(issues: Sequence[Issue], position: int, key: tuple[Kind, int]) -> bool:
     """Whether a rank that holds a stage in both pipes has still to issue its other part."""
     return any((action.kind, action.stage) == key for action, _, _ in issues[position:])

@@ -34,6 +34,7 @@ from bitpipe.schedule import (
     Program,
     Schedule,
     even_pipes,
+    generate,
     lower,
     sequential,
 )
@@ -196,6 +197,25 @@ def test_schedules_that_only_a_user_has(
     (tmp_path / "own.txt").write_text("\n".join(rows))
     job = job_of(f"file:{tmp_path / 'own.txt'}", len(rows), len(rows), width=width, clip_norm=0.05)
     assert_equal(pool_of, job, clock=clock)
+
+
+@pytest.mark.parametrize(
+    ("method", "width", "tied", "clock"),
+    [("bitpipe", 1, True, "virtual"), ("chimera", 2, True, "wall"), ("dapple", 2, False, "virtual")],
+)
+def test_replicas_that_step_a_share_each(
+    pool_of: Callable[[int], Pool], method: str, width: int, tied: bool, clock: str
+) -> None:
+    """Reduce-scatter, a step of one's share, all-gather: the optimizer's state is there once."""
+    job = job_of(method, 4, 4, width=width, clip_norm=0.05, model=model_of(tied_embeddings=tied))
+    program = lower(generate(job.schedule), sync="eager", width=width, tied=tied, sharded=True)
+    (run,) = prepare([job], clock=clock, links=[links_of(job)], data=RandomData(), programs=[program])
+    trained = pool_of(job.ranks).call(train_on_ranks, run)
+    expected_ = reference_of(job, 1)
+    # A rank has its share of the summed gradients only; the global norm and the weights show them all.
+    assert trained[0].norms == pytest.approx(expected_.norms, rel=1e-9)
+    ranks = [replace(rank, gradients=expected_.gradients) for rank in trained]
+    assert worst_difference(ranks, expected_) <= BOUND
 
 
 def both_ways(depth: int, count: int) -> Schedule:

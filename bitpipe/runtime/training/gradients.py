@@ -33,13 +33,19 @@ class Flat:
         values: (n,) in the parameters' type; every parameter is a view of it.
         sum: (n,) float32 or float64, what is summed over micro-batches and replicas and read by
             the optimizer; every parameter's ``grad`` is a view of it.
-        master: (n,) float32 or float64, what Adam steps, its ``grad`` is ``sum``; the same
-            memory as ``values`` unless those are narrower.
+        share: the part of them that this rank steps: everything, or an n-th where the optimizer is
+            shared by n replicas.
+        part: ``sum`` of that part; a buffer of its own where it is not everything.
+        master: what Adam steps, ``share`` of ``values`` in float32 or float64, its ``grad`` is ``part``;
+            the same memory as ``values`` unless those are narrower.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+    def __init__(self, parameters: Iterable[nn.Parameter], share: int = 0, shares: int = 1) -> None:
         self.parameters = tuple(parameters)
         offsets = _offsets(self.parameters)
+        length = -(-offsets[-1] // (_ALIGN * shares)) * _ALIGN
+        offsets[-1] = length * shares
+        self.share = slice(share * length, (share + 1) * length)
         dtype = self.parameters[0].dtype
         device = self.parameters[0].device
         self._narrow = dtype.itemsize < 4
@@ -53,13 +59,15 @@ class Flat:
             if self._narrow:
                 parameter.grad_dtype = None  # autograd then adds narrow gradients to a wide sum
             parameter.grad = self.sum[place].view_as(parameter)
-        self.master = nn.Parameter(self.values.float() if self._narrow else self.values)
-        self.master.grad = self.sum
+        mine = self.values[self.share]
+        self.part = self.sum if shares == 1 else torch.zeros_like(self.sum[self.share])
+        self.master = nn.Parameter(mine.float() if self._narrow else mine)
+        self.master.grad = self.part
 
     def narrow(self) -> None:
         """Bring the stepped weights back to the type in which they are used."""
         if self._narrow:
-            self.values.copy_(self.master.detach())
+            self.values[self.share].copy_(self.master.detach())
 
     def checksum(self) -> int:
         """Equal on two replicas exactly if every bit is equal (but for a chance of 2⁻⁶⁴)."""
@@ -114,8 +122,17 @@ class Gradients:
             flat.sum.zero_()
 
     def issue(self, group: Group) -> None:
-        """Start the sum over replicas of one stage's gradients."""
-        self._works.append(self._all_reduce(self.flats[group].sum, self._groups[group]))
+        """Start a collective on one stage; the gather of its weights is complete at the return."""
+        kind, members = group[0], self._groups[group]
+        flat = self.flats[flat_of(group)]
+        if kind is Kind.GATHER:
+            shares = list(flat.values.chunk(dist.get_world_size(members)))
+            dist.all_gather(shares, flat.values[flat.share].clone(), group=members)
+        elif kind is Kind.SCATTER:
+            shares = list(flat.sum.chunk(dist.get_world_size(members)))
+            self._works.append(dist.reduce_scatter(flat.part, shares, group=members, async_op=True))
+        else:
+            self._works.append(self._all_reduce(flat.sum, members))
 
     def wait(self) -> None:
         """Wait for every all-reduce, undo the loss scale, and bound the gradients' norm if asked to."""
@@ -123,7 +140,7 @@ class Gradients:
             work.wait()
         self._works.clear()
         if self.scale is not None:
-            self._skip = self.scale.settle([flat.sum for flat in self.flats.values()])
+            self._skip = self.scale.settle([flat.part for flat in self.flats.values()])
         if self._skip:
             self.norm = None
         elif self._clip is not None:
@@ -141,8 +158,8 @@ class Gradients:
         """Scale to a global norm of at most ``bound``; every stage counts once, on its lowest rank."""
         squares = torch.zeros(1, dtype=torch.float64)
         for group, flat in self.flats.items():
-            if self._plan.holders(group)[0] == self._plan.rank:
-                squares += torch.linalg.vector_norm(flat.sum, dtype=torch.float64).square().cpu()
+            if flat.part is not flat.sum or self._plan.holders(group)[0] == self._plan.rank:
+                squares += torch.linalg.vector_norm(flat.part, dtype=torch.float64).square().cpu()
         dist.all_reduce(squares)
         self.norm = math.sqrt(squares.item())
         if not math.isfinite(self.norm):
@@ -150,7 +167,7 @@ class Gradients:
         scale = bound / (self.norm + 1e-6)
         if scale < 1.0:
             for flat in self.flats.values():
-                flat.sum.mul_(scale)
+                flat.part.mul_(scale)
 
     def check_finite(self, step: int) -> None:
         """Look at the sums and the weights of a step that was taken; a skipped one left both alone.
@@ -201,7 +218,17 @@ class Gradients:
 
 
 def _flats(plan: Plan, chunks: Mapping[tuple[int, int], Chunk]) -> dict[Group, Flat]:
-    return {group: Flat(parameters) for group, parameters in _owned(plan, chunks).items()}
+    flats = {}
+    for group, parameters in _owned(plan, chunks).items():
+        members = plan.groups.get((Kind.SCATTER, group[1]), (plan.rank,)) if group != TIE else (plan.rank,)
+        flats[group] = Flat(parameters, members.index(plan.rank), len(members))
+    return flats
+
+
+def flat_of(group: Group) -> Group:
+    """Which flat a collective works on: those of a stage share one."""
+    kind, stage = group
+    return group if kind is Kind.TIE else (Kind.SYNC, stage)
 
 
 def flat_bytes(plan: Plan, chunks: Mapping[tuple[int, int], Chunk]) -> dict[Group, int]:

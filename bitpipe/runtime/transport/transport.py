@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from bitpipe.errors import InputError
 from bitpipe.runtime.device import Device, Gpu, Host, require_cuda
 from bitpipe.runtime.plan import Group, Plan
 from bitpipe.runtime.processes.world import World
@@ -19,6 +20,7 @@ from bitpipe.runtime.transport.channels import channels_of
 from bitpipe.runtime.transport.mailbox import Mailbox, StampedMailbox
 from bitpipe.runtime.transport.nccl import NcclMailbox, open_channels, open_groups, require_nccl
 from bitpipe.runtime.transport.staged import Outbox, StagedMailbox, StagedReduce
+from bitpipe.schedule.action import Kind
 
 _QUEUES = "32"
 """Work queues of a GPU, the most that CUDA gives (8 by default). A rank has a stream per neighbour
@@ -92,6 +94,8 @@ def open_transport(
         return Transport(mailbox=box, groups=groups, all_reduce=all_reduce)
     groups = world.groups(plan.groups)
     if target.transport == "staged":
+        if any(kind is Kind.SCATTER for kind, _ in groups):
+            raise InputError("transport", "staged", "carries all-reduces only", "nearest: nccl or gloo")
         outbox = Outbox(device)
         staged = StagedMailbox(device, outbox, slots=slots, shape=shape, dtype=dtype)
         return Transport(mailbox=staged, groups=groups, all_reduce=StagedReduce(device, outbox))
