@@ -63,7 +63,7 @@ ON_GPUS := $(filter-out $(basename $(notdir $(shell grep -lE 'override /(backend
 	conf/experiment/*.yaml))), $(EXPERIMENTS))
 
 # All are submitted before the first one is waited for. ARGS goes to every run.py; without GPUs, for instance:
-#   make reproduce-cluster ARGS='backend=virtual model=bert_tiny depth=4 width=1'
+#   make reproduce-cluster ARGS='backend=virtual model=bert_tiny model.hidden=64 depth=4 width=1'
 ON_CLUSTER := $(BIN)/python run.py hydra/launcher=slurm results=$(RESULTS) draw=false wait=false \
 	$(if $(filter backend=%,$(ARGS)),,backend=cuda) $(ARGS)
 

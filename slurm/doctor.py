@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.records.store import write_json
-from slurm import client, jobs, plan, preflight, site, snapshot
+from bitpipe.errors import InputError
+from experiments.records.store import NotWritten, write_json
+from slurm import client, jobs, plan, preflight, site, snapshot, submit
+from slurm.environment import scrubbed_here
 from slurm.folder import SweepFolder
 from slurm.quota import space
 
 FREE_BYTES = 2 << 30
 PROBE_MINUTES = 5
+DRIVER = Path("/dev/nvidiactl")
 NO_CONTROLLER = (
     "type it on a login node; export SLURM_CONF=/path/of/slurm.conf if that is elsewhere; see whether "
     "slurmctld is up with scontrol ping. Without a cluster: python -m slurm testcluster start, or "
@@ -83,7 +86,7 @@ def login(results: Path, where: site.Site, file: Path | None) -> list[Check]:
         ),
         Check(name="controller", ok=True, found=f"answers; partitions {', '.join(offered)}"),
     ]
-    known = where.partition is None or where.partition in offered
+    known = all(name in offered for name in where.partitions)
     checks.append(
         Check(
             name="partition",
@@ -92,16 +95,11 @@ def login(results: Path, where: site.Site, file: Path | None) -> list[Check]:
             fix="" if known else f"set site.partition to one of {', '.join(offered)}",
         )
     )
-    there = client.accounting()
-    checks.append(
-        Check(
-            name="accounting",
-            ok=True if there else None,
-            found="sacct answers" if there else "off: jobs that Slurm has forgotten have no cause",
-            fix="" if there else "collect within MinJobAge of a job's end",
-        )
-    )
-    results.mkdir(parents=True, exist_ok=True)
+    checks.append(accounting())
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotWritten(results, error.strerror or str(error)) from error
     room = space(results)
     enough = room.free >= FREE_BYTES
     checks.append(
@@ -113,6 +111,27 @@ def login(results: Path, where: site.Site, file: Path | None) -> list[Check]:
         )
     )
     return checks
+
+
+def accounting() -> Check:
+    """Whether sacct is to be asked, and whether it then answers."""
+    if not client.accounting():
+        return Check(
+            name="accounting",
+            ok=None,
+            found="off: jobs that Slurm has forgotten have no cause",
+            fix="collect within MinJobAge of a job's end",
+        )
+    try:
+        client.call("sacctmgr", "-n", "-P", "show", "cluster", "format=Cluster")
+    except InputError as error:
+        return Check(
+            name="accounting",
+            ok=False,
+            found=f"configured, but it does not answer: {error.allowed}",
+            fix="ask for slurmdbd to be started; until then ends of jobs may be learnt late",
+        )
+    return Check(name="accounting", ok=True, found="sacct answers")
 
 
 def compute(results: Path, where: site.Site, timeout: float) -> list[Check]:
@@ -153,6 +172,8 @@ def of_probe(found: Mapping[str, Any], name: str) -> list[Check]:
             fix="" if same and not found["missing"] else "set site.python, or load its module in site.setup",
         )
     )
+    if found["gpus"]:
+        checks.append(_gpus(found))
     checks.append(
         Check(
             name="internet on the compute nodes",
@@ -181,11 +202,31 @@ def of_probe(found: Mapping[str, Any], name: str) -> list[Check]:
     return checks
 
 
+def _gpus(found: Mapping[str, Any]) -> Check:
+    """What a job that asked for GPUs sees of them."""
+    name = "GPUs on the compute nodes"
+    if found["cuda"]:
+        return Check(name=name, ok=True, found=f"asked for {found['gpus']}, PyTorch sees {found['cuda']}")
+    if not found["driver"]:
+        return Check(
+            name=name,
+            ok=None,
+            found=f"asked for {found['gpus']}, but {found['host']} has no NVIDIA driver",
+            fix="backend=virtual; or a partition with NVIDIA GPUs in the site file",
+        )
+    return Check(
+        name=name,
+        ok=False,
+        found=f"asked for {found['gpus']}, PyTorch sees none though the driver is there",
+        fix="a PyTorch with CUDA for site.python; site.gpu_type, if the cluster wants gres by type",
+    )
+
+
 def _run(folder: SweepFolder, where: site.Site, *, nodes: int, timeout: float) -> dict[str, Any]:
     """Submit a probe and wait for its answer; the answer, or a problem with its fix."""
     import submitit
 
-    gpus = 1 if where.gpus == "always" or (where.gpus == "cuda" and _has_gpus(where)) else 0
+    gpus = 1 if where.gpus == "always" or (where.gpus == "cuda" and offers_gpus(where)) else 0
     request = plan.Request(nodes=nodes, tasks_per_node=1, gpus_per_node=gpus, minutes=PROBE_MINUTES)
     array = plan.Array(request=request, members=(0,))
     python = plan.interpreter(where, sys.executable)
@@ -193,7 +234,11 @@ def _run(folder: SweepFolder, where: site.Site, *, nodes: int, timeout: float) -
     executor.update_parameters(**plan.parameters(array, where, name="doctor", code=folder.code))
     answer = folder.path / f"answer-{nodes}.json"
     begin = time.monotonic()
-    job = executor.submit(Probe(folder=folder.path, request=request, site=where, answer=answer))
+    try:
+        with submit.refusals(folder), scrubbed_here():
+            job = executor.submit(Probe(folder=folder.path, request=request, site=where, answer=answer))
+    except InputError as error:
+        return {"problem": f"sbatch refuses: {error.allowed}", "fix": "change the site file accordingly"}
     while time.monotonic() - begin < timeout:
         if answer.exists():
             found: dict[str, Any] = json.loads(answer.read_text())
@@ -215,10 +260,17 @@ def _run(folder: SweepFolder, where: site.Site, *, nodes: int, timeout: float) -
     }
 
 
-def _has_gpus(where: site.Site) -> bool:
+def offers_gpus(where: site.Site) -> bool:
+    """Whether a partition that jobs may go to has GPUs, whatever this machine has."""
     offered = client.partitions()
-    chosen = offered.get(where.partition or "") or next((p for p in offered.values() if p.default), None)
-    return bool(chosen and chosen.gpus_per_node) and Path("/dev/nvidiactl").exists()
+    chosen = [offered[name] for name in where.partitions if name in offered]
+    return any(p.gpus_per_node for p in chosen or [p for p in offered.values() if p.default])
+
+
+def _cuda_devices() -> int:
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def _log_of(job: Any) -> str:
@@ -248,6 +300,9 @@ class Probe:
             "shared": (self.folder / "seen-from-login.json").exists(),
             "internet": _reaches("api.wandb.ai", 443),
             "tasks": self.request.nodes * self.request.tasks_per_node,
+            "gpus": self.request.gpus_per_node,
+            "cuda": _cuda_devices() if "torch" not in missing else 0,
+            "driver": DRIVER.exists(),
         }
         if self.request.nodes > 1 and "torch" not in missing:
             step = self.folder / "preflight"
@@ -262,7 +317,7 @@ class Probe:
                 code=SweepFolder(self.folder).code,
                 visible=[self.folder],
             )
-            backend = "cuda" if self.request.gpus_per_node else "virtual"
+            backend = "cuda" if found["cuda"] else "virtual"
             subprocess.run([*command, "-m", "slurm.preflight", str(step), backend], timeout=200, check=False)
             result = step / preflight.FILE
             if result.exists():

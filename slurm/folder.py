@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bitpipe.errors import InputError
-from experiments.records.store import short, write_json
+from experiments.records.store import NotWritten, short, write_json
 from experiments.running.block import Block
 from slurm import blocks_file
 from slurm.plan import Request
@@ -56,8 +56,19 @@ class SweepFolder:
 
     @classmethod
     def create(cls, results: Path, experiment: str, stamp: str) -> SweepFolder:
-        """A new folder of its own; a second sweep of the same moment gets another name."""
+        """A new folder of its own; a second sweep of the same moment gets another name.
+
+        Raises:
+            NotWritten: the file system refuses.
+        """
         base = results / "slurm" / short(experiment)
+        try:
+            return cls._create(base, stamp)
+        except OSError as error:
+            raise NotWritten(base, error.strerror or str(error)) from error
+
+    @classmethod
+    def _create(cls, base: Path, stamp: str) -> SweepFolder:
         base.mkdir(parents=True, exist_ok=True)
         number = 0
         while True:
@@ -131,12 +142,20 @@ class SweepFolder:
     # ---- appended
 
     def append(self, jobs: Sequence[Submitted]) -> None:
-        """Note submitted jobs at once, so that nothing that runs is unknown."""
+        """Note submitted jobs at once, so that nothing that runs is unknown.
+
+        Raises:
+            NotWritten: the file system refuses.
+        """
         lines = "".join(json.dumps(asdict(job)) + "\n" for job in jobs)
-        with open(self.path / "jobs.jsonl", "a") as file:
-            file.write(lines)
-            file.flush()
-            os.fsync(file.fileno())
+        path = self.path / "jobs.jsonl"
+        try:
+            with open(path, "a") as file:
+                file.write(lines)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise NotWritten(path, error.strerror or str(error)) from error
 
     def jobs(self) -> list[Submitted]:
         """Every job, in order of submission; a half-written last line is left out."""

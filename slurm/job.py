@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bitpipe.errors import InputError
 from bitpipe.words import counted
@@ -33,6 +33,9 @@ from slurm.journal import Journal
 from slurm.settle import BY_NODES, close
 from slurm.site import Site
 from slurm.verdict import verdict
+
+if TYPE_CHECKING:
+    from slurm.pool import SlurmPool
 
 BEFORE_LIMIT_S = 8.0
 """So long before the time limit the supervisor writes down that it was reached."""
@@ -113,6 +116,7 @@ class Supervisor:
         self.journal = Journal(self.folder)
         self.store = Store(call.block.settings.results)
         self.facts: dict[str, Any] = {}
+        self.pool: SlurmPool | None = None
         self._log_at_start = 0
 
     def run(self) -> None:
@@ -128,6 +132,8 @@ class Supervisor:
         self._log_at_start = _size(self._log)
         self.journal.write("start", restart=restart, nodes=nodes)
         self.facts = {"job": self.id, "nodes": nodes, "restart": restart, "request": str(self.call.request)}
+        if self.call.site.container != "none":
+            self.facts["container"] = f"{self.call.site.container}: {self.call.site.image}"
         self._watch_signals()
         block = self._left()
         try:
@@ -143,7 +149,7 @@ class Supervisor:
             return
         from slurm.pool import NodeLost, SlurmPool
 
-        pool = SlurmPool(self.call.request, self.call.step, self.folder)
+        self.pool = pool = SlurmPool(self.call.request, self.call.step, self.folder)
         try:
             run_block(block, self._ended, pool=pool, begun=self._begun)
         except NodeLost as lost:
@@ -181,7 +187,9 @@ class Supervisor:
         print(f"{record.status} {record.cell} a{record.attempt} {name}{why}", flush=True)
 
     def _with_facts(self, record: Record) -> Record:
-        return replace(record, provenance={**record.provenance, "slurm": self.facts})
+        """Where it ran, and the libraries that ran it: those of the ranks, which a container may have."""
+        ran = {"versions": self.pool.versions} if self.pool and self.pool.versions else {}
+        return replace(record, provenance={**record.provenance, **ran, "slurm": self.facts})
 
     def _close_all(self, status: Status, cause: Cause) -> None:
         cells = {cell.id: cell for cell in self.call.block.cells}

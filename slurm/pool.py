@@ -110,6 +110,7 @@ class Step:
         self.pids: dict[int, int] = {}
         self.nodes: dict[int, str] = {}
         self.ahead: dict[int, float] = {}  # time of day minus the rank's own clock
+        self.versions: dict[int, dict[str, str]] = {}
 
     def gather(self, seconds: float) -> None:
         """Wait until every task has connected twice: to be called, and to show where it is.
@@ -140,7 +141,7 @@ class Step:
             try:
                 connection = self._listener.accept()
                 _keep_alive(connection)
-                rank, purpose, pid, host, node, self.name, ahead = connection.recv()
+                rank, purpose, pid, host, node, self.name, ahead, versions = connection.recv()
             except (OSError, EOFError, multiprocessing.AuthenticationError):
                 if self.process.poll() is not None:
                     return
@@ -149,6 +150,7 @@ class Step:
             self.pids[rank] = pid if host == here else 0
             self.nodes[rank] = node
             self.ahead[rank] = ahead
+            self.versions[rank] = versions
 
     def said(self) -> list[str]:
         """srun's own lines."""
@@ -241,6 +243,7 @@ class SlurmPool(ReportingPool):
         self._step: Step | None = None
         self._read: dict[Path, int] = {}  # of the ranks' files, by earlier steps
         self._idle = False
+        self.versions: dict[str, str] = {}  # of the ranks' libraries, once they have been up
 
     def start(self) -> None:
         """Start the step, unless it is up; again where only the controller does not answer.
@@ -283,6 +286,7 @@ class SlurmPool(ReportingPool):
         self._processes = self._watched(self._step)  # type: ignore[assignment]
         self._settle_world()
         self._idle = True
+        self.versions = self._step.versions[0]
 
     def _not_started(self, error: NotStarted) -> RankFailure:
         """Whom to blame: the task that a signal hit takes its cell along only, else no cell can run.

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from multiprocessing.connection import Client, Connection
 
+from experiments.records.provenance import versions
 from slurm.rendezvous import KEY, Task
 
 _BEAT = 0.1  # seconds between looks at what to show
@@ -39,7 +40,8 @@ def main(arguments: Sequence[str]) -> int:
 def _connect(host: str, port: int, key: bytes, task: Task, purpose: str, step: str) -> Connection:
     connection = Client((host, port), authkey=key)
     ahead = time.time() - time.monotonic()  # machines agree on the time of day only
-    connection.send((task.rank, purpose, os.getpid(), socket.gethostname(), task.host, step, ahead))
+    here = (os.getpid(), socket.gethostname(), task.host)
+    connection.send((task.rank, purpose, *here, step, ahead, versions()))
     return connection
 
 

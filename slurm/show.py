@@ -105,4 +105,4 @@ def _print_new(folder: SweepFolder, cell: str, rank: int | None, read: dict[Path
                 end="" if new.endswith("\n") else "\n",
                 flush=True,
             )
-    return bool(read)
+    return any(read.values())

@@ -14,7 +14,7 @@ from typing import Any
 
 from bitpipe.errors import InputError
 from experiments.records.revision import Revision
-from experiments.records.store import short
+from experiments.records.store import NotWritten, short
 from experiments.running.block import Block
 from slurm import client, job, plan
 from slurm.environment import scrubbed_here
@@ -110,23 +110,12 @@ def check(wanted: Planned, site: Site) -> None:
     Raises:
         InputError: no sbatch, no answer, or a request that it cannot meet.
     """
-    offered = client.partitions()
-    plan.fit(wanted.every, site, offered)
+    plan.fit(wanted.every, site, client.partitions())
     for request in dict.fromkeys(array.request for array in wanted.every):
         one = plan.Array(request=request, members=(0,))
         values = plan.parameters(one, site, name="test", code=Path("/"))
         text = plan.render(values, count=1, folder=Path("/tmp"), python="true")
-        try:
-            client.call("sbatch", "--test-only", stdin=text)
-        except client.NoAnswer:
-            raise
-        except InputError as error:
-            # It looks at the nodes that are up; a real submission waits for the others.
-            if plan.usable(site, offered) >= request.nodes or _NOT_NOW not in error.allowed:
-                raise
-
-
-_NOT_NOW = "allocation failure: Requested node configuration is not available"
+        client.call("sbatch", "--test-only", stdin=text)
 
 
 def submit(
@@ -163,6 +152,10 @@ def submit(
             cancel = f"python -m slurm cancel {folder.arguments}"
             hint = f"{len(done)} jobs are already submitted; cancel them: {cancel}"
             raise InputError(error.key, error.value, error.allowed, hint) from error
+        except NotWritten:
+            if done:
+                say(f"{len(done)} jobs are already submitted; see: python -m slurm status {folder.arguments}")
+            raise
         if kind == "canary":
             gates[shape] = jobs[0].job
         done += jobs
@@ -197,9 +190,14 @@ def _submit_array(
             job.Call(block=block, folder=folder.path, request=array.request, site=site, preflight=look)
         )
     with _undisturbed():
-        with _refusals(), scrubbed_here():
+        with refusals(folder), scrubbed_here():
             jobs = executor.submit_array(calls)
-        return _note(folder, array, kind, calls, [one.job_id for one in jobs], numbers)
+        ids = [one.job_id for one in jobs]
+        try:
+            return _note(folder, array, kind, calls, ids, numbers)
+        except NotWritten as error:  # nobody would know of them
+            client.call("scancel", *sorted({id.split("_")[0] for id in ids}))
+            raise NotWritten(error.path, f"{error.reason}; the jobs just submitted are cancelled") from error
 
 
 def _note(
@@ -244,11 +242,12 @@ def _undisturbed() -> Iterator[None]:
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
-    """Slurm's refusal, as submitit passes it on, in one line.
+def refusals(folder: SweepFolder) -> Iterator[None]:
+    """Slurm's refusal, as submitit passes it on, in one line; and the file system's.
 
     Raises:
         InputError: instead of submitit's error.
+        NotWritten: submitit cannot write its files.
     """
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
@@ -256,6 +255,8 @@ def _refusals() -> Iterator[None]:
         yield
     except (FailedJobError, FailedSubmissionError) as error:
         raise InputError("slurm", "sbatch", client.first_error(str(error))) from error
+    except OSError as error:
+        raise NotWritten(folder.jobs_folder, error.strerror or str(error)) from error
 
 
 def facts(

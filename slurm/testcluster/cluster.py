@@ -86,6 +86,9 @@ class TestCluster:
         _require_root_and_packages(accounting=self._accounting)
         if self.running():
             return False
+        if self._nodes_up():  # all but the database, which jobs can live without for a while
+            self._start_database()
+            return True
         # All daemons are there, perhaps busy or with a node that has just come back: leave them alone.
         if self._complete() and daemons.wait_until(self.running, seconds=40, step=0.3):
             return False
@@ -110,7 +113,10 @@ class TestCluster:
         return all(self._pid(name) for name in names)
 
     def running(self) -> bool:
-        """All nodes answer and take jobs."""
+        """All nodes answer and take jobs, and accounting answers where there is to be any."""
+        return self._nodes_up() and (not self.settings.accounting or self._accounting_answers())
+
+    def _nodes_up(self) -> bool:
         if not self.configuration.exists() or not self._pid("slurmctld"):
             return False
         try:
@@ -176,24 +182,25 @@ class TestCluster:
                     check=True,
                     timeout=120,
                 )
-        daemons.spawn(
-            [
-                "mariadbd",
-                "--no-defaults",
-                "--user=root",
-                f"--datadir={data}",
-                f"--socket={sock}",
-                f"--pid-file={self.folder}/run/mariadbd.pid",
-                "--skip-networking",
-                "--innodb-buffer-pool-size=64M",
-                "--innodb-log-file-size=16M",
-                "--innodb-flush-log-at-trx-commit=0",
-                "--innodb-lock-wait-timeout=900",
-                "--performance-schema=OFF",
-            ],
-            log=log,
-            environment=self.environment,
-        )
+        if not self._pid("mariadbd"):
+            daemons.spawn(
+                [
+                    "mariadbd",
+                    "--no-defaults",
+                    "--user=root",
+                    f"--datadir={data}",
+                    f"--socket={sock}",
+                    f"--pid-file={self.folder}/run/mariadbd.pid",
+                    "--skip-networking",
+                    "--innodb-buffer-pool-size=64M",
+                    "--innodb-log-file-size=16M",
+                    "--innodb-flush-log-at-trx-commit=0",
+                    "--innodb-lock-wait-timeout=900",
+                    "--performance-schema=OFF",
+                ],
+                log=log,
+                environment=self.environment,
+            )
         create = ["mariadb", "--no-defaults", "-S", str(sock), "-e"]
         create += ["create database if not exists slurm_acct_db"]
 
@@ -203,7 +210,8 @@ class TestCluster:
         if not daemons.wait_until(created, seconds=40):
             raise RuntimeError("mariadb did not come up\n" + self._last_lines())
         # slurmdbd has no option for a socket; the client library reads this variable.
-        self._daemon("slurmdbd", "slurmdbd", environment={"MYSQL_UNIX_PORT": str(sock)})
+        if not self._pid("slurmdbd"):
+            self._daemon("slurmdbd", "slurmdbd", environment={"MYSQL_UNIX_PORT": str(sock)})
         if not daemons.wait_until(self._accounting_answers, seconds=40):
             raise RuntimeError("slurmdbd did not come up\n" + self._last_lines())
         if "vtest" not in self.client("sacctmgr", "-n", "-i", "list", "cluster", "vtest").stdout:

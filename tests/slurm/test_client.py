@@ -78,3 +78,43 @@ def test_a_refusal_is_no_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InputError, match=r"^slurm=sbatch: Invalid partition$") as raised:
         client.call("sbatch")
     assert not isinstance(raised.value, client.NoAnswer)
+
+
+SINFO = """\
+main*|idle|gpu:8|1:00:00|32
+main*|idle~|gpu:8|1:00:00|32
+main*|drained|gpu:8|1:00:00|32
+slow|powering_down|(null)|infinite|64
+slow|powered_down|(null)|infinite|64
+slow|down*|(null)|infinite|64
+"""
+
+
+def test_nodes_that_save_power_are_usable_and_drained_ones_still_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "call", lambda *command, **more: SINFO)
+    found = client.partitions()
+    assert (found["main"].usable, found["main"].nodes, found["main"].default) == (2, 3, True)
+    assert (found["slow"].usable, found["slow"].nodes) == (2, 3)
+
+
+@pytest.mark.parametrize(("says", "line"), [
+    ("sbatch: unrecognized option '--gpuss=2'\nTry \"sbatch --help\" for more information",
+     "sbatch: unrecognized option '--gpuss=2'"),
+    ("sbatch: error: Requested node configuration is not available",
+     "Requested node configuration is not available"),
+    ("sbatch: error: Invalid generic resource (gres) specification\nsbatch: Try --help",
+     "Invalid generic resource (gres) specification"),
+])  # fmt: skip
+def test_a_request_that_cannot_be_met_names_the_option_and_not_slurm_conf(
+    says: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "said").write_text(says)
+    (tmp_path / "sbatch").write_text(f"#!/bin/sh\ncat {tmp_path}/said >&2\nexit 1\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(InputError) as raised:
+        client.call("sbatch")
+    assert not isinstance(raised.value, client.NoAnswer)
+    assert str(raised.value) == f"slurm=sbatch: {line}"

@@ -101,7 +101,7 @@ def test_no_other_module_starts_a_client_by_itself() -> None:
 @pytest.mark.timeout(300)
 def test_a_sweep_from_such_a_shell_runs_as_the_site_file_says(user: User) -> None:
     user.settings(cpus_per_task=2, sbatch={"time": "0:04:00", "requeue": False})
-    done = user.run(*TWO_RANKS, "iterations=2", **HOSTILE)
+    done = user.run(*TWO_RANKS, "iterations=2", "measured=1", **HOSTILE)
     assert done.returncode == 0, done.stdout + done.stderr
     (job,) = user.folder.jobs()
     assert job.request.minutes == 4

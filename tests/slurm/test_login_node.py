@@ -51,7 +51,7 @@ def test_a_cuda_sweep_is_shown(more: list[str], tmp_path: Path) -> None:
 @pytest.mark.slurm
 @pytest.mark.timeout(300)
 def test_a_sweep_is_submitted_and_its_jobs_have_torch(user: User) -> None:
-    command = user.command(*TWO_RANKS, "iterations=2", "draw=false")[1:]
+    command = user.command(*TWO_RANKS, "iterations=2", "measured=1", "draw=false")[1:]
     done = run(*command)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 ok" in done.stdout

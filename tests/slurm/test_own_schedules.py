@@ -172,7 +172,7 @@ def test_jobs_run_what_was_submitted(user: User, on_cluster: TestCluster, tmp_pa
     namespace(tmp_path / "on_path")
     user.settings(sbatch={"hold": True})
     methods = f"method.name=file:{tmp_path}/mine.txt,my_namespace.orders:order"
-    shape = ("depth=2", "micro_batches=2", "method=bitpipe", "model.layers=4", "iterations=2")
+    shape = ("depth=2", "micro_batches=2", "method=bitpipe", "model.layers=4", "iterations=2", "measured=1")
     own = ("method.chunks=null", "method.placement=null", "method.early_forward=false", "method.pad=false")
     done = user.run(*shape, *own, methods, "wait=false", PYTHONPATH=str(tmp_path / "on_path"))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -285,3 +285,14 @@ def test_every_state_that_is_shown_can_be_asked_for(only: str, states: set[str])
     every = ["ok", "failed", "invalid", "timeout", "cancelled", "preempted", "missing", "not submitted"]
     found = [CellState(cell=name, name=name, job="7", state=name) for name in every]
     assert wanted_cells(found, only) == states
+
+
+def test_logs_of_a_cell_that_has_written_none_say_so(
+    taken: SweepFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (cell,) = taken.names
+    assert show.print_logs(taken, cell[:6], None, False) == 0
+    assert capsys.readouterr().err == "no log yet\n"
+    (taken.jobs_folder / "7_0_log.out").write_text("begun\n")
+    show.print_logs(taken, cell[:6], None, False)
+    assert capsys.readouterr().out.endswith("begun\n")

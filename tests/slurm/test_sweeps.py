@@ -73,27 +73,29 @@ def test_what_is_on_its_way_is_not_submitted_again_but_more_cells_and_more_repea
     user: User, on_cluster: TestCluster
 ) -> None:
     user.settings(sbatch={"hold": True})
-    first = user.run(*TWO_RANKS, "seed=1,2", "wait=false", "iterations=2")
+    first = user.run(*TWO_RANKS, "seed=1,2", "wait=false", "iterations=2", "measured=1")
     assert first.returncode == 0, first.stdout + first.stderr
     (job,) = {job.job.split("_")[0] for job in user.folder.jobs()}
 
     for more in ([], ["pack=false"], ["rerun=true"]):
-        again = user.run(*TWO_RANKS, "seed=1,2", "wait=false", "iterations=2", *more)
+        again = user.run(*TWO_RANKS, "seed=1,2", "wait=false", "iterations=2", "measured=1", *more)
         assert again.returncode == 0, again.stderr
         assert "2 of 2 cells are on the way and not submitted again" in again.stdout
         assert f"slurm collect {user.folder.name}" in again.stdout
     assert len(list((user.results / "slurm").glob("*/*"))) == 1
 
-    third = user.run(*TWO_RANKS, "seed=1,2,3", "wait=false", "iterations=2")
+    third = user.run(*TWO_RANKS, "seed=1,2,3", "wait=false", "iterations=2", "measured=1")
     assert "2 of 3 cells are on the way" in third.stdout
     assert "1 cell in 1 job" in third.stdout
-    precise = user.run(*TWO_RANKS, "seed=1", "wait=false", "iterations=2", "repeats=2")
+    precise = user.run(*TWO_RANKS, "seed=1", "wait=false", "iterations=2", "measured=1", "repeats=2")
     assert "1 cell in 1 job" in precise.stdout
 
     on_cluster.client("scancel", "-u", "root")
     wait_for(lambda: not on_cluster.client("squeue", "-h").stdout)
     user.settings()
-    after = user.run(*TWO_RANKS, "seed=1", "iterations=2", "draw=false")  # cancelled is not on its way
+    after = user.run(
+        *TWO_RANKS, "seed=1", "iterations=2", "measured=1", "draw=false"
+    )  # cancelled is not on its way
     assert after.returncode == 0, after.stdout + after.stderr
     assert job not in {one.job.split("_")[0] for one in user.folder.jobs()}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +11,9 @@ from pathlib import Path
 import pytest
 from cluster_user import ROOT
 
+from slurm.doctor import accounting
 from slurm.site import load
-from slurm.testcluster import TestCluster
+from slurm.testcluster import TestCluster, daemons
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 
@@ -66,9 +69,30 @@ def test_doctor_passes_here_and_names_what_is_wrong_elsewhere(
         assert name in here.stdout
     assert "2 ranks on vnode" in here.stdout
 
+    assert "note  GPUs on the compute nodes: asked for 1, but vnode1 has no NVIDIA driver" in here.stdout
+
     site = tmp_path / "site.yaml"
+    site.write_text("constraint: none_such\n")
+    refused = slurm("doctor", "--results", str(tmp_path / "results"), "--site", str(site))
+    assert refused.returncode == 1
+    assert "FAIL  one-task job: sbatch refuses: " in refused.stdout
+    assert "Traceback" not in refused.stdout + refused.stderr
+
     site.write_text("setup: ['echo no such module >&2; exit 1']\n")
     broken = slurm("doctor", "--results", str(tmp_path / "results"), "--site", str(site))
     assert broken.returncode == 1
     assert "FAIL  one-task job" in broken.stdout
     assert "fix: its log ends: no such module" in broken.stdout
+
+
+def test_a_database_that_is_down_is_noticed_and_started_again(on_cluster: TestCluster) -> None:
+    pid = int((on_cluster.folder / "run" / "slurmdbd.pid").read_text())
+    os.kill(pid, signal.SIGKILL)
+    assert daemons.wait_until(lambda: not on_cluster.running(), seconds=30, step=0.3)
+    check = accounting()
+    assert check.ok is False
+    assert "does not answer" in check.found
+    controller = (on_cluster.folder / "run" / "slurmctld.pid").read_text()
+    assert on_cluster.start() is True
+    assert accounting().ok is True
+    assert (on_cluster.folder / "run" / "slurmctld.pid").read_text() == controller  # jobs went on
