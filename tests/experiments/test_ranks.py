@@ -352,6 +352,20 @@ def test_a_virtual_record_says_what_operations_cost_and_how_sure_its_time_is(rec
     assert 0 < low < ratio < high
 
 
+def test_the_same_operations_in_two_orders_take_the_same_time(planned: Plan, tmp_path: Path) -> None:
+    jobs = []
+    for name, row in (("apart", "F0 F1 F2 F3 B0 B1 B2 B3"), ("turns", "F0 B0 F1 B1 F2 B2 F3 B3")):
+        path = tmp_path / f"{name}.txt"
+        path.write_text(" ".join(f"{action}@0d" for action in row.split()) + "\n")
+        tiny = TINY.replace("depth=2 micro_batches=2", "depth=1 micro_batches=4")
+        jobs.append(f"{tiny} method.name=file:{path} method=own wandb.mode=disabled")
+    (block,) = planned(*jobs).blocks
+    apart, turns = run_block(block, lambda *_: None)
+    assert (apart.status, turns.status) == (Status.OK, Status.OK), (apart.cause, turns.cause)
+    assert apart.costs == turns.costs
+    assert apart.metrics["samples_per_s"] == pytest.approx(turns.metrics["samples_per_s"], rel=1e-12)
+
+
 def test_a_schedule_of_ones_own_with_more_micro_batches_than_devices_runs(
     planned: Plan, tmp_path: Path
 ) -> None:
