@@ -115,6 +115,12 @@ def fit(planned: Sequence[Array], site: Site, offered: Mapping[str, Partition]) 
             raise refusals[0] or AssertionError
 
 
+def usable(site: Site, offered: Mapping[str, Partition]) -> int:
+    """Nodes that could take a job now, in the best of the partitions asked for."""
+    chosen = [offered[name] for name in site.partitions] or [p for p in offered.values() if p.default]
+    return max((partition.usable for partition in chosen), default=0)
+
+
 def _refusal(one: Request, site: Site, partition: Partition) -> InputError | None:
     """Why a partition cannot give what a request asks for; None if it can."""
     where = f"partition {partition.name} has"

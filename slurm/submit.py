@@ -110,12 +110,23 @@ def check(wanted: Planned, site: Site) -> None:
     Raises:
         InputError: no sbatch, no answer, or a request that it cannot meet.
     """
-    plan.fit(wanted.every, site, client.partitions())
+    offered = client.partitions()
+    plan.fit(wanted.every, site, offered)
     for request in dict.fromkeys(array.request for array in wanted.every):
         one = plan.Array(request=request, members=(0,))
         values = plan.parameters(one, site, name="test", code=Path("/"))
         text = plan.render(values, count=1, folder=Path("/tmp"), python="true")
-        client.call("sbatch", "--test-only", stdin=text)
+        try:
+            client.call("sbatch", "--test-only", stdin=text)
+        except client.NoAnswer:
+            raise
+        except InputError as error:
+            # It looks at the nodes that are up; a real submission waits for the others.
+            if plan.usable(site, offered) >= request.nodes or _NOT_NOW not in error.allowed:
+                raise
+
+
+_NOT_NOW = "allocation failure: Requested node configuration is not available"
 
 
 def submit(

@@ -22,6 +22,7 @@ from bitpipe.errors import InputError
 
 _MAGIC = b"MMIDIDX\x00\x00"
 _HEAD = struct.Struct("<9sQBQQ")
+_PIECE = 1 << 20  # sequences
 _CODES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
 
 
@@ -43,6 +44,16 @@ class Index:
     dtype: str
     lengths: NDArray[np.int32]
     documents: NDArray[np.int64]
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """(documents,) where each ends, in tokens; without an array as long as there are sequences."""
+        counts = np.diff(self.documents)
+        tokens = np.zeros(len(counts), np.int64)
+        if counts.any():
+            firsts = self.documents[:-1][counts > 0]
+            tokens[counts > 0] = np.add.reduceat(self.lengths, firsts, dtype=np.int64)
+        return np.cumsum(tokens)
 
     @property
     def tokens(self) -> int:
@@ -87,17 +98,29 @@ def read_index(prefix: Path) -> Index:
     starts = raw[at + 4 * sequences : at + 12 * sequences].view("<i8")
     documents = raw[at + 12 * sequences : needed].view("<i8")
     dtype = _CODES[code]
-    ends = np.cumsum(lengths, dtype=np.int64) * np.dtype(dtype).itemsize
-    if (lengths < 0).any() or not np.array_equal(starts[1:], ends[:-1]) or (sequences and starts[0]):
+    size = _follow(lengths, starts, np.dtype(dtype).itemsize)
+    if size is None:
         raise _corrupt(idx, "the sequences do not follow each other")
     if not bounds or documents[0] or documents[-1] != sequences or (np.diff(documents) < 0).any():
         raise _corrupt(idx, "the document bounds do not cover the sequences")
-    size = int(ends[-1]) if sequences else 0
     if data.stat().st_size != size:
         raise InputError(
             "data.path", data, f"has {data.stat().st_size} bytes where the index says {size}: truncated?"
         )
     return Index(dtype=dtype, lengths=lengths, documents=documents)
+
+
+def _follow(lengths: NDArray[Any], starts: NDArray[Any], item: int) -> int | None:
+    """Bytes of all sequences if each starts where the one before ends; piece by piece: every rank looks."""
+    end = 0
+    for at in range(0, len(lengths), _PIECE):
+        piece = lengths[at : at + _PIECE]
+        ends = end + np.cumsum(piece, dtype=np.int64) * item
+        expected = np.concatenate([[end], ends[:-1]])
+        if (piece < 0).any() or not np.array_equal(starts[at : at + _PIECE], expected):
+            return None
+        end = int(ends[-1])
+    return end
 
 
 def read_tokens(prefix: Path, index: Index) -> NDArray[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitpipe.data import tokenizer as tokenizers
-from bitpipe.data.corpus import sha256
+from bitpipe.data.corpus import known_sha256, sha256
 from bitpipe.data.indexed import Index, read_index, read_tokens
 from bitpipe.data.megatron_build import Task
 from bitpipe.data.passes import check_index
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 MOST_TOKENS, MOST_SAMPLES = 5_000_000, 4096
 """What is drawn at most; training that needs more starts over. No figure of the paper does."""
 _LONGEST_SENTENCE = 512
-_EDGE = 1 << 20
 _META = "samples.json"
 
 
@@ -49,8 +47,17 @@ class MegatronDataset:
 
     @cached_property
     def _meta(self) -> dict[str, Any]:
-        meta: dict[str, Any] = json.loads((self.folder / _META).read_text())
-        return meta
+        path = self.folder / _META
+        try:
+            meta = json.loads(path.read_text())
+            kinds = [type(meta[key]) for key in ("name", "fingerprint", "family", "sequence", "largest")]
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise InputError(
+                "data.path", path, f"not what was drawn ({error})", "remove its folder"
+            ) from None
+        if kinds != [str, str, str, int, int]:
+            raise InputError("data.path", path, "not what was drawn", "remove its folder")
+        return dict(meta)
 
     @property
     def name(self) -> str:
@@ -87,7 +94,9 @@ class MegatronSource:
     """Step t takes the samples t·B̂ … (t+1)·B̂−1 of those drawn, from the start again at the end."""
 
     def __init__(self, folder: Path, *, micro_batch_size: int, micro_batches: int) -> None:
-        self._arrays = {path.stem: np.load(path, mmap_mode="r") for path in sorted(folder.glob("*.npy"))}
+        self._arrays = {path.stem: _array(path) for path in sorted(folder.glob("*.npy"))}
+        if not {"tokens", "labels"} <= self._arrays.keys():
+            raise InputError("data.path", folder, "samples are missing", "remove the folder")
         self._size = micro_batch_size
         self._count = micro_batches
         self._samples = micro_batch_size * micro_batches
@@ -120,6 +129,13 @@ class MegatronSource:
             follows=part("follows"),
             samples=self._samples,
         )
+
+
+def _array(path: Path) -> Any:
+    try:
+        return np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError("data.path", path, f"damaged ({error})", "remove its folder") from None
 
 
 def is_prefix(path: Path) -> bool:
@@ -159,7 +175,7 @@ def open_megatron(
             "pip install 'bitpipe-bench[megatron]'",
         )
     samples = min(MOST_TOKENS // model.sequence, samples)
-    pinned = _fingerprint(prefix, tokenizer, model, samples)
+    pinned = _fingerprint(prefix, tokenizer, model, samples, cache)
     folder = cache / f"{prefix.name}-megatron-{pinned}"
     if not (folder / _META).is_file():
         with locked(folder):
@@ -250,14 +266,11 @@ def _check_size(prefix: Path, index: Index, model: ModelConfig) -> None:
         )
 
 
-def _fingerprint(prefix: Path, tokenizer: Path | None, model: ModelConfig, samples: int) -> str:
-    """Of the index, both ends of the tokens, the tokenizer and what samples look like."""
+def _fingerprint(prefix: Path, tokenizer: Path | None, model: ModelConfig, samples: int, cache: Path) -> str:
+    """Of index, tokens, tokenizer and what samples look like."""
     digest = hashlib.sha256()
-    digest.update(sha256(prefix.with_name(prefix.name + ".idx")).encode())
-    with prefix.with_name(prefix.name + ".bin").open("rb") as stream:
-        digest.update(stream.read(_EDGE))
-        stream.seek(max(0, os.fstat(stream.fileno()).st_size - _EDGE))
-        digest.update(stream.read(_EDGE))
+    for suffix in (".idx", ".bin"):
+        digest.update(known_sha256(prefix.with_name(prefix.name + suffix), cache).encode())
     digest.update(sha256(tokenizer).encode() if tokenizer else b"")
     digest.update(repr((model.family, model.sequence, model.next_sentence, samples)).encode())
     return digest.hexdigest()[:16]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bitpipe.data.corpus import MANIFEST
+from bitpipe.data.corpus import MANIFEST, verify
 from bitpipe.data.documents import BUILTIN, BuiltinDocuments, Documents, FileDocuments
 from bitpipe.data.prepare import fingerprint, prepare
 from bitpipe.data.source import Dataset
@@ -48,6 +48,7 @@ def open_dataset(path: str | Path | None, model: ModelConfig, *, cache: Path | N
         pinned = fingerprint(documents, kind=kind, vocabulary=vocabulary)
         folder = cache / f"{documents.name}-{kind}-{vocabulary}-{pinned}"
         prepare(documents, folder, kind=kind, vocabulary=vocabulary)
+    verify(folder, deep=True, cache=cache)
     dataset = TextDataset(folder=folder)
     dataset.source(model, micro_batch_size=1, micro_batches=1, seed=0)
     return dataset

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 STATE, LENGTHS, BOUNDS = "state.json", "lengths.partial", "bounds.partial"
+LOCK_WAITS = (0.2, 0.5, 1.0, 2.0)
+"""Seconds before a lock that the file system did not give is asked for again."""
 _BATCH = 256
 """Documents encoded, written and check-pointed together."""
 TRAINING_CHARACTERS = 50_000_000
@@ -133,7 +137,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the file lock of ``folder``: of several processes, one at a time.
 
     Raises:
-        InputError: the place cannot be written.
+        InputError: the place cannot be written, or its file system has no locks.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -141,8 +145,23 @@ def locked(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise InputError("data.cache", folder.parent, f"cannot be written ({error.strerror})") from None
     with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        _lock(handle, folder)
         yield
+
+
+def _lock(handle: TextIO, folder: Path) -> None:
+    """Take the lock; a server of locks that is away for a moment is asked again."""
+    for wait in (*LOCK_WAITS, None):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            if wait is None or error.errno in (errno.ENOSYS, errno.EOPNOTSUPP):
+                why = f"no lock to be had there ({error.strerror})"
+                hint = "use one on a file system that has locks"
+                raise InputError("data.cache", folder.parent, why, hint) from None
+            time.sleep(wait)
+        else:
+            return
 
 
 def _first_step(documents: Documents, partial: Path, kind: str, vocabulary: int, given: Path | None) -> None:

@@ -88,7 +88,7 @@ def _word_piece(texts: Iterable[str], vocabulary: int, special: list[str]) -> To
 
 
 def load(path: Path) -> Tokenizer:
-    """Read a ``tokenizer.json``.
+    """Read a ``tokenizer.json``. What looks like a special token in a text is cut like any other text.
 
     Raises:
         InputError: there is none, or it cannot be read.
@@ -98,21 +98,31 @@ def load(path: Path) -> Tokenizer:
     if not path.is_file():
         raise InputError("data.tokenizer", path, "no such file")
     try:
-        return Tokenizer.from_file(str(path))
+        tokenizer = Tokenizer.from_file(str(path))
+        tokenizer.encode_special_tokens = True
+        return tokenizer
     except Exception as error:  # the library raises bare Exception
         raise InputError("data.tokenizer", path, f"not a tokenizer file ({error})") from None
 
 
 def vocabulary_of(path: Path) -> dict[str, int]:
-    """Entries and ids of a ``tokenizer.json`` or of a ``vocab.txt`` (one entry a line), by id.
+    """Entries and ids of a ``tokenizer.json`` or of a ``vocab.txt`` (one entry a line, as it stands), by id.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: it cannot be read, or an entry has two ids.
     """
     if path.suffix != ".txt":
         return dict(sorted(load(path).get_vocab().items(), key=lambda entry: entry[1]))
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        with path.open(encoding="utf-8-sig") as file:  # whose lines end at line feeds and nowhere else
+            entries = [line.rstrip("\n") for line in file]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("data.tokenizer", path, f"not a vocabulary file ({error})") from None
-    return {line.strip(): number for number, line in enumerate(lines)}
+    while entries and not entries[-1]:
+        entries.pop()
+    found: dict[str, int] = {}
+    for number, entry in enumerate(entries):
+        if found.setdefault(entry, number) != number:
+            where = f"lines {found[entry] + 1} and {number + 1}"
+            raise InputError("data.tokenizer", path, f"entry {entry!r} stands twice, in {where}")
+    return found
