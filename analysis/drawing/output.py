@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from matplotlib.figure import Figure
 
 from analysis.comparing.grid import Block, Grid, entries, to_latex, to_markdown
 from analysis.drawing.style import save
+from bitpipe.files import replacing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +105,6 @@ def _write_pictures(rendered: Rendered, folder: Path) -> Iterator[Path]:
 
 def write_text(path: Path, text: str) -> Path:
     """Write a text file atomically; makes its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    half.write_text(text, encoding="utf-8")
-    half.replace(path)
+    with replacing(path) as half:
+        half.write_text(text, encoding="utf-8")
     return path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from analysis.drawing.labels import Look
+from bitpipe.files import replacing
 
 # One column of a two-column paper, and a full page, in inches.
 COLUMN, PAGE = 3.4, 7.0
@@ -72,12 +72,11 @@ def save(figure: Figure, stem: Path) -> list[Path]:
         figure.set_layout_engine("none")
         for suffix, metadata in _METADATA.items():
             path = stem.with_name(f"{stem.name}.{suffix}")
-            half = path.with_name(f".{path.stem}.{os.getpid()}.{suffix}")
-            if suffix == "svg":
-                half.write_bytes(svg(figure))
-            else:
-                figure.savefig(half, format=suffix, metadata=metadata)
-            half.replace(path)
+            with replacing(path) as half:
+                if suffix == "svg":
+                    half.write_bytes(svg(figure))
+                else:
+                    figure.savefig(half, format=suffix, metadata=metadata)
             paths.append(path)
     return paths
 

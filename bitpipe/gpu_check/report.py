@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bitpipe.files import replacing
+
 
 @dataclass(frozen=True)
 class Check:
@@ -31,7 +33,5 @@ class Check:
 
 def write(path: Path, document: Mapping[str, Any]) -> None:
     """Write a JSON file whole or not at all; checks and timings as their fields."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(document, indent=1, default=asdict) + "\n")
-    part.replace(path)
+    with replacing(path) as half:
+        half.write_text(json.dumps(document, indent=1, default=asdict) + "\n")

@@ -7,7 +7,6 @@ creating it, so two sweeps at once never share one.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bitpipe.files import replacing
 from bitpipe.schedule.timeline import Timeline
 from experiments.records.migrate import migrate
 from experiments.records.record import FINISHED, Record, RecordError
@@ -50,17 +50,15 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         NotWritten: the file system refuses; nothing half-written is left.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8", errors="surrogateescape") as file:
+        with (
+            replacing(path) as half,
+            half.open("w", encoding="utf-8", errors="surrogateescape") as file,
+        ):
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise NotWritten(path, error.strerror or str(error)) from error
 
 
