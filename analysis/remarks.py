@@ -17,6 +17,13 @@ def remarks(rows: pd.DataFrame) -> tuple[str, ...]:
         reasons = group["reason"].dropna().unique()
         why = f": {reasons[0]}" + (" …" if len(reasons) > 1 else "") if len(reasons) else ""
         found.append(f"{part(len(group), len(rows), 'cell')} {status}{why}")
+    if "not_shown" in rows:
+        told = rows[["origin", "not_shown"]].dropna().drop_duplicates()
+        found += [
+            f"{one['origin']}: one more setting was swept: {one['not_shown']}; "
+            "the same command with one value alone shows it"
+            for one in told.to_dict("records")
+        ]
     for origin, group in rows.groupby("origin"):
         revisions = sorted(group["revision"].dropna().unique())
         if len(revisions) > 1:

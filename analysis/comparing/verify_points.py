@@ -9,16 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from analysis.load.results import Results
+from analysis.load.sweeps import SETTINGS
 from experiments.cell import ORIGINS
 from experiments.composing.config import Config
 
 # Settings that name the sweep or say how it is run: two sweeps that differ in them ask for the same point.
-_IDENTITY = {
-    "method", "model", "cluster", "backend", "calibration", "data", "depth", "width", "micro_batch_size",
-    "micro_batches", "global_batch", "scale", "iterations", "measured", "precision", "learning_rate",
-    "clip_norm", "seed",
-}  # fmt: skip
-_HOW = {f.name for f in fields(Config)} - _IDENTITY | {"backend", "hydra", "draw"}
+_HOW = {f.name for f in fields(Config)} - SETTINGS | {"backend", "hydra", "draw"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,18 +3,61 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from experiments.cell import ORIGINS
+
+CONF = Path(__file__).parents[2] / "conf"
 
 COLUMNS = ["experiment", "sweep", "cell", "origin"]
 MODEL = ("model", "layers", "hidden", "sequence", "cluster")
 """What makes results of one experiment stand beside each other instead of replacing each other."""
 _NUMBERS = ("depth", "micro_batches", "width", "micro_batch_size")
+
+
+SETTINGS = frozenset({
+    "method", "model", "cluster", "backend", "calibration", "data", "depth", "width", "micro_batch_size",
+    "micro_batches", "global_batch", "scale", "iterations", "measured", "precision", "learning_rate",
+    "clip_norm", "seed",
+})  # fmt: skip
+"""Top-level settings that determine a result; sweeps that differ in others ask for the same point."""
+_SHAPE = frozenset({"method", "depth", "width", "micro_batch_size", "micro_batches", "global_batch"})
+
+
+@cache
+def own_keys(experiment: str) -> frozenset[str] | None:
+    """The settings that an experiment of ``conf/experiment`` varies itself; None for one's own experiment."""
+    path = CONF / "experiment" / f"{experiment}.yaml"
+    if not re.fullmatch(r"\w+", experiment) or not path.is_file():
+        return None
+    sweeper = (yaml.safe_load(path.read_text(encoding="utf-8")).get("hydra") or {}).get("sweeper") or {}
+    keys = {*(sweeper.get("params") or {}), *(key for one in sweeper.get("points") or () for key in one)}
+    return frozenset(map(str, keys))
+
+
+def _extra(experiment: str, settings: Mapping[str, str]) -> str:
+    """What a point was given beyond what its experiment varies: ``seed=1, width=2``."""
+    own = own_keys(experiment)
+    if own is None:
+        return ""
+    given = {key.lstrip("+"): value for key, value in settings.items()}
+    top = {key: key.partition(".")[0] for key in given}
+    return ", ".join(
+        f"{key}={given[key]}"
+        for key in sorted(given)
+        if top[key] in SETTINGS and key != "backend" and key not in own
+    )
+
+
+def _shape(extra: str) -> str:
+    return ", ".join(part for part in extra.split(", ") if re.split(r"[.=]", part)[0] in _SHAPE)
 
 
 def read_sweeps(root: Path) -> tuple[pd.DataFrame, list[tuple[str, str]]]:
@@ -59,7 +102,8 @@ def experiment_rows(
     asked = sweeps[sweeps["experiment"] == id]
     if asked.empty:
         return asked
-    asked = asked.drop_duplicates([c for c in asked if c != "sweep"]).dropna(axis="columns", how="all")
+    same = [name for name in asked if name not in ("sweep", "extra")]
+    asked = asked.drop_duplicates(same).dropna(axis="columns", how="all")
     known = cells.drop(columns=["labels", "experiment"])
     rows = asked.merge(known, on="cell", how="left", suffixes=("_label", ""))
     for name in [name for name in known if f"{name}_label" in rows]:  # a label says a known fact
@@ -83,19 +127,30 @@ def experiment_rows(
 
 
 def _newest(rows: pd.DataFrame) -> pd.DataFrame:
+    """The newest sweep and what completes it; of one that varies a further setting its first value.
+
+    ``not_shown`` then says which others there are.
+    """
     newest = rows["sweep"] == rows["sweep"].max()
-    contexts = set(rows.loc[newest, "context"].dropna())
-    same = rows["context"].isin(contexts) if contexts else newest
-    kept: pd.DataFrame = rows[newest | same]
-    return kept
+    extra = rows["extra"].fillna("") if "extra" in rows else pd.Series("", rows.index)
+    values = list(dict.fromkeys(extra[newest]))
+    shown = newest & extra.eq(values[0])
+    contexts = set(rows.loc[shown, "context"].dropna())
+    older = ~newest & extra.map(_shape).eq(_shape(values[0]))
+    same = older & rows["context"].isin(contexts) if contexts else shown
+    kept: pd.DataFrame = rows[shown | same]
+    others = "; ".join(values[1:])
+    told = f"shown is {values[0] or 'the default'}, not {others or 'the default'}" if values[1:] else pd.NA
+    return kept.assign(not_shown=pd.array([told] * len(kept), dtype="string"))
 
 
 def _row(experiment: str, sweep: str, cell: Mapping[str, Any]) -> dict[str, Any]:
     settings = dict(text.split("=", 1) for text in cell.get("overrides") or () if "=" in text)
     facts = {key: int(settings[key]) for key in _NUMBERS if settings.get(key, "").isdigit()}
     origin = ORIGINS[cell["backend"]].value
+    extra = _extra(experiment, settings)
     return (
-        {"experiment": experiment, "sweep": sweep, "cell": cell["cell"], "origin": origin}
+        {"experiment": experiment, "sweep": sweep, "cell": cell["cell"], "origin": origin, "extra": extra}
         | facts
         | dict(cell["labels"])
     )
