@@ -150,7 +150,13 @@ def layout(frame: pd.DataFrame, *more: str) -> Grid:
     for (origin, *_), rows in frame.groupby(BLOCK, sort=False, dropna=False):
         lines = [_line(key, group) for key, group in rows.groupby(ROW, sort=True)]
         blocks.append(Block(title=_heading(str(origin), rows), rows=tuple(lines)))
+    own = ", ".join(sorted(set(map(str, frame["variant"].dropna())) - set(VARIANTS)))
     notes = (
+        *(
+            [f"No column and no bar for {own}, which the paper lacks: see table6_ablation.csv."]
+            if own
+            else []
+        ),
         "Bold: best of the row; underlined: second. Equal: the interval of their ratio lies within 0.5% of "
         "1. Undecided, with neither: with repeats the 90% interval of their ratio within repeats reaches "
         "that far and further; single runs, whose iterations vary, decide nothing. Virtual cells share the "

@@ -93,3 +93,4 @@ def test_all_draws_an_own_method_without_a_fault(folder: Folder, capsys: pytest.
     for experiment in ("table6_ablation", "fig8_memory_pp", "fig9ab_throughput_pp"):
         folder.sweep(experiment, cells)
     assert "fault of this program" not in run(folder, "all", capsys)
+    assert "dapple, file:mine.py" in (folder.root / "tables" / "table6_ablation.md").read_text()
