@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from importlib.util import find_spec
@@ -117,16 +118,18 @@ def cell_of(config: Mapping[str, Any]) -> Cell:
     )
 
 
-def settings_of(config: Mapping[str, Any], launcher: str = "local") -> RunSettings:
+def settings_of(
+    config: Mapping[str, Any], launcher: str = "local", environment: Mapping[str, str] = os.environ
+) -> RunSettings:
     """Build the settings; relative paths are relative to the repository.
+
+    What the configuration leaves open of wandb is what ``WANDB_*`` of ``environment`` say.
 
     Raises:
         InputError: no results folder, an unknown wandb mode, or fewer than one repeat.
     """
     if not config["results"]:
         raise InputError("results", "", "a folder, relative to the repository", "the default is results")
-    wandb = config["wandb"]
-    mode = wandb["mode"] or config["backend"]["wandb"]
     path = config["data"]["path"]
     return RunSettings(
         results=(ROOT / config["results"]).resolve(),
@@ -138,11 +141,39 @@ def settings_of(config: Mapping[str, Any], launcher: str = "local") -> RunSettin
         timelines=config["timelines"],
         watchdog_s=config["watchdog_s"],
         max_lag=config["max_lag"],
-        wandb=WandbSettings(
-            mode=choose("wandb.mode", mode, ("offline", "online", "disabled")),
-            project=wandb["project"],
-            entity=wandb["entity"],
-        ),
+        wandb=_wandb(config["wandb"], config["backend"]["wandb"], environment),
+    )
+
+
+_MODES = {"dryrun": "offline", "run": "online"}  # wandb's older words
+
+
+def _wandb(given: Mapping[str, Any], backend: str, environment: Mapping[str, str]) -> WandbSettings:
+    """The configuration before the environment before what the backend has."""
+
+    def told(key: str, variable: str) -> str | None:
+        return given[key] or environment.get(variable) or None
+
+    if given["mode"]:
+        mode = choose("wandb.mode", given["mode"], ("offline", "online", "disabled"))
+    elif environment.get("WANDB_DISABLED", "").lower() in ("true", "1", "yes", "on"):
+        mode = "disabled"
+    elif word := environment.get("WANDB_MODE"):
+        word = word.lower()
+        mode = choose("WANDB_MODE", _MODES.get(word, word), ("offline", "online", "disabled"))
+    else:
+        mode = choose("backend.wandb", backend, ("offline", "online", "disabled"))
+    project, entity = told("project", "WANDB_PROJECT") or "bitpipe", told("entity", "WANDB_ENTITY")
+    for key, name in (("wandb.project", project), ("wandb.entity", entity or "")):
+        if len(name) > 128 or any(sign in name for sign in "/\\#?%:"):
+            raise InputError(key, name, "at most 128 characters, none of / \\ # ? % :")
+    tags = given["tags"] if given["tags"] is not None else environment.get("WANDB_TAGS", "").split(",")
+    return WandbSettings(
+        mode=mode,
+        project=project,
+        entity=entity,
+        group=told("group", "WANDB_RUN_GROUP"),
+        tags=",".join(tag.strip() for tag in map(str, tags) if tag.strip()),
     )
 
 

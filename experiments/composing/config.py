@@ -62,11 +62,13 @@ class DataConfig:
 
 @dataclass
 class WandbConfig:
-    """wandb's copy of a run."""
+    """wandb's copy of a run. A null is what wandb's own environment variable says, if it is set."""
 
-    mode: str | None = None  # offline, online or disabled; null is the backend's own
-    project: str = "bitpipe"  # its project
-    entity: str | None = None  # user or team; null is your default
+    mode: str | None = None  # offline, online or disabled; null: $WANDB_MODE, else the backend's own
+    project: str | None = None  # its project; null: $WANDB_PROJECT, else bitpipe
+    entity: str | None = None  # user or team; null: $WANDB_ENTITY, else your default
+    group: str | None = None  # of the runs; null: $WANDB_RUN_GROUP, else the experiment's name
+    tags: list[str] | None = None  # more tags, as [a,b]; null: $WANDB_TAGS, else none
 
 
 @dataclass

@@ -13,11 +13,15 @@ class WandbSettings:
     Attributes:
         mode: ``offline``, ``online`` or ``disabled``.
         project, entity: as wandb knows them; entity None is the user's default.
+        group: of the runs; None is the experiment's name.
+        tags: more of them, separated by commas.
     """
 
     mode: str = "disabled"
     project: str = "bitpipe"
     entity: str | None = None
+    group: str | None = None
+    tags: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

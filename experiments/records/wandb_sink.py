@@ -8,14 +8,20 @@ that took long, for the rest of this process. ``wandb sync --yes DIR`` uploads a
 
 from __future__ import annotations
 
+import getpass
+import hashlib
+import http.client
 import netrc
 import os
-import socket
+import ssl
 import threading
 import time
-from collections.abc import Mapping, Sequence
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -118,11 +124,13 @@ def _write(
         dir=folder,
         project=settings.project,
         entity=settings.entity,
-        group=record.experiment,
+        group=limited(settings.group or record.experiment, 128),
         job_type=identity["backend"],
-        id=f"{record.cell}-a{record.attempt}",
-        name=f"{schedule['method']} D{schedule['depth']} N{schedule['micro_batches']} {record.cell}",
-        tags=_tags(record),
+        id=run_id(record, folder),
+        name=limited(
+            f"{schedule['method']} D{schedule['depth']} N{schedule['micro_batches']} {record.cell}", 128
+        ),
+        tags=_tags(record, settings),
         config=plain({**identity, **_about(record)}),
         reinit="finish_previous",
         settings=wandb.Settings(
@@ -148,10 +156,34 @@ def _about(record: Record) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
-def _tags(record: Record) -> list[str]:
+def run_id(record: Record, folder: Path) -> str:
+    """Of an attempt's run: another one for every results folder and user, so that no two are one to wandb."""
+    place = f"{_user()} {folder.resolve()}"
+    return f"{record.cell}-a{record.attempt}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in a container
+        return str(os.getuid())
+
+
+def limited(text: str, most: int) -> str:
+    """A name that wandb takes: printable, neither empty nor longer than ``most``; different texts stay so."""
+    plain_text = " ".join("".join(c if c.isprintable() else " " for c in text).split()) or "-"
+    if len(plain_text) <= most:
+        return plain_text
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
+    return f"{plain_text[: most - 9]}~{digest}"
+
+
+def _tags(record: Record, settings: WandbSettings) -> list[str]:
     job = record.identity["job"]
     names = [record.origin, record.status, job["schedule"]["method"], job["model"]["name"]]
-    return [str(name) for name in [*names, *record.labels.values()]]
+    own = [tag for tag in settings.tags.split(",") if tag]
+    tags = [limited(str(name), 64) for name in [*names, *record.labels.values(), *own]]
+    return list(dict.fromkeys(tags))
 
 
 def _summary(record: Record) -> dict[str, Any]:
@@ -177,11 +209,43 @@ def _why_offline() -> str | None:
     address = urlsplit(str(settings.base_url))
     if not (settings.api_key or _in_netrc(address.hostname or "")):
         return "no API key: written offline, upload with wandb sync"
-    port = address.port or (443 if address.scheme == "https" else 80)
+    proxies = {"http": settings.http_proxy, "https": settings.https_proxy}
+    if why := unreachable(str(settings.base_url), {k: str(v) for k, v in proxies.items() if v}):
+        return f"server not reachable ({why}): written offline, upload with wandb sync"
+    return None
+
+
+def unreachable(address: str, proxies: Mapping[str, str] = MappingProxyType({})) -> str | None:
+    """Why a server does not answer; None if it does, with whatever status.
+
+    Args:
+        address: its URL.
+        proxies: URL per scheme, before those of ``http_proxy``, ``https_proxy`` and ``no_proxy``.
+    """
+    ways: dict[str, str] = {}
     try:
-        socket.create_connection((address.hostname or "", port), timeout=PROBE_S).close()
-    except OSError as error:
-        return f"server not reachable ({error}): written offline, upload with wandb sync"
+        host = urlsplit(address).hostname or ""
+        ways = {} if urllib.request.proxy_bypass(host) else {**urllib.request.getproxies(), **proxies}
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler(ways))
+        opener.open(address, timeout=PROBE_S).close()
+    except urllib.error.HTTPError as error:  # it has answered, or the proxy has for it
+        return f"the proxy says {error.code}" if ways and error.code in (407, 502, 503, 504) else None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        return None if isinstance(reason, ssl.SSLError) else str(reason)
+    return None
+
+
+def missing_copies(records: Iterable[Record]) -> str | None:
+    """One line on the copies that wandb did not get or was not sent; None if none is missing."""
+    entries = [record.wandb for record in records if record.wandb.get("state") not in (None, "off")]
+    broken = [entry for entry in entries if entry["state"] in ("broken", "pending")]
+    kept = [entry for entry in entries if entry["state"] == "offline" and entry.get("error")]
+    if broken:
+        why = broken[0].get("error") or "the run ended before it was written"
+        return f"wandb: {len(broken)} of {len(entries)} copies are missing ({why}); the records are complete"
+    if kept:
+        return f"wandb: {len(kept)} of {len(entries)} copies wait on this disk ({kept[0]['error']})"
     return None
 
 

@@ -30,7 +30,7 @@ def log_timeline(run: Any, record: Record, folder: Path, step: int) -> None:
     write([panel], place / "trace.json")
     run.log({KEY: wandb.Image(str(place / "timeline.png"), caption=panel.title)}, step=step)
     (place / "timeline.png").unlink()  # wandb keeps a copy among the run's files
-    artifact = wandb.Artifact(f"trace-{record.cell}-a{record.attempt}", type="trace")
+    artifact = wandb.Artifact(f"trace-{run.id}", type="trace")
     artifact.add_file(str(place / "trace.json"), policy="immutable")  # else it is copied to the home folder
     run.log_artifact(artifact)
 

@@ -12,6 +12,7 @@ from experiments.composing.config import ExperimentConfig
 from experiments.composing.sweep import Point, Sweep
 from experiments.records.record import FINISHED, Record, Status
 from experiments.records.store import Store
+from experiments.records.wandb_sink import missing_copies
 
 Made = Mapping[str, int | str]
 """Cell id → the attempt that a sweep made of it, or why it made none. A cell that is not in it was
@@ -62,6 +63,10 @@ def report(sweep: Sweep, made: Made) -> Outcome:
     print(f"{sweep.experiment}: {counted(sum(outcome.counts.values()), 'cell')}: {counts}", flush=True)
     for cell, name, what in outcome.failed:
         print(f"  {cell} {name}: {what}", flush=True)
+    store = Store(sweep.settings.results)
+    found = [store.read(cell, attempt) for cell, attempt in made.items() if isinstance(attempt, int)]
+    if line := missing_copies(record for record in found if record):
+        print(line, flush=True)
     if outcome.failed:
         raise SweepFailed(outcome)
     return outcome

@@ -25,6 +25,7 @@ SECOND = {
     "scale": "fit",
     "wandb.mode": "offline",
     "wandb.entity": "team",
+    "wandb.tags": "[x]",
     "site": "another.yaml",
     "repeats": "2",
     "canary": "true",
