@@ -19,7 +19,8 @@ from bitpipe.schedule.placement import PLACEMENTS
 from bitpipe.schedule.spec import ScheduleSpec
 
 if TYPE_CHECKING:
-    from bitpipe.schedule import Costs, Description, Schedule
+    from bitpipe.schedule import Costs, Description, Method, Schedule
+    from bitpipe.schedule.catalogue import Entry
 
 TEXT, TORCH = ".txt", ".csv"
 EXAMPLES = """\
@@ -87,6 +88,8 @@ def _parser() -> argparse.ArgumentParser:
     command.add_arguments(finder)
     listing = commands.add_parser("list", help="the methods and what each needs")
     listing.add_argument("--json", action="store_true", help="as JSON")
+    listing.add_argument("-D", "--depth", type=int, default=8, help="of the figures (default 8)")
+    listing.add_argument("-N", "--micro-batches", type=int, default=16, help="of the figures (default 16)")
     return parser
 
 
@@ -229,41 +232,74 @@ def _lines(figures: Description) -> list[str]:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from bitpipe.schedule import METHODS
+    from bitpipe.schedule.catalogue import catalogue
 
-    rows = [
-        {
-            "method": method.name,
-            "title": method.title,
-            "what": method.description,
-            "placements": list(method.placements),
-            "chunks": method.chunks,
-            "any_chunks": method.any_chunks,
-            "cap": method.tunable_cap,
-            "needs": method.needs,
-        }
-        for method in METHODS.values()
-    ]
+    entries = list(catalogue(arguments.depth, arguments.micro_batches))
     if arguments.json:
-        print(json.dumps(rows))
+        print(json.dumps([_entry(entry) for entry in entries]))
         return 0
-    head = ("method", "placement", "chunks", "cap", "needs", "what it is")
-    lines = [head] + [
-        (
-            str(row["method"]),
-            ", ".join(method.placements),
-            f"{method.chunks}, any" if method.any_chunks else str(method.chunks),
-            "tunable" if method.tunable_cap else "fixed",
-            method.needs or "nothing",
-            f"{method.title}: {method.description}",
+    head = ("method", "copies", "peak Ma", "bubble", "of span", "chunks", "cap", "needs", "what it is")
+    lines: list[tuple[str, ...]] = []
+    for entry in entries:
+        method = entry.method
+        figures = ("–", "–", "–")
+        if entry.peak is not None and entry.bubble_ratio is not None and entry.span_bubble_ratio is not None:
+            figures = (f"{entry.peak:g}", f"{entry.bubble_ratio:.1%}", f"{entry.span_bubble_ratio:.1%}")
+        lines.append(
+            (
+                method.name,
+                str(entry.copies),
+                *figures,
+                f"{method.chunks}{_other_chunks(method)}",
+                "tunable" if method.tunable_cap else "fixed",
+                method.needs,
+                f"{method.title}: {method.description}",
+            )
         )
-        for row, method in zip(rows, METHODS.values(), strict=True)
-    ]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head) - 1)]
-    for line in lines:
+    widths = [max(len(line[column]) for line in [head, *lines]) for column in range(len(head) - 1)]
+
+    def say(line: Sequence[str]) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)).rstrip())
-    print("\nThe first placement is the method's own. Your own: file:PATH (action text) or module:function.")
+
+    say(head)
+    family = ""
+    for entry, line in zip(entries, lines, strict=True):
+        if entry.method.family != family:
+            family = entry.method.family
+            print(f"{family}:")
+        say(line)
+    print(
+        f"\ncopies of the weights; peak activations and bubble at D={arguments.depth}, "
+        f"N={arguments.micro_batches}; 'of span': of the longest device's own span.\n"
+        "Your own: file:PATH (action text) or module:function."
+    )
     return 0
+
+
+def _other_chunks(method: Method) -> str:
+    if not method.any_chunks:
+        return ""
+    return ", any" if method.chunk_step == 1 else f", multiples of {method.chunk_step}"
+
+
+def _entry(entry: Entry) -> dict[str, object]:
+    method = entry.method
+    return {
+        "method": method.name,
+        "title": method.title,
+        "family": method.family,
+        "what": method.description,
+        "placements": list(method.placements),
+        "chunks": method.chunks,
+        "any_chunks": method.any_chunks,
+        "cap": method.tunable_cap,
+        "needs": method.needs,
+        "copies": entry.copies,
+        "peak_activation": entry.peak,
+        "bubble_ratio": entry.bubble_ratio,
+        "span_bubble_ratio": entry.span_bubble_ratio,
+        "refused": entry.refused or None,
+    }
 
 
 if __name__ == "__main__":

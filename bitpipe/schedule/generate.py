@@ -74,6 +74,9 @@ def placement_of(spec: ScheduleSpec) -> Placement:
     if chunks != method.chunks and not method.any_chunks:
         allowed = f"{method.title} has {method.chunks} chunk per device and direction"
         raise InputError("chunks", chunks, allowed, f"nearest: {method.chunks}")
+    if chunks % method.chunk_step:
+        allowed = f"{method.title} takes a multiple of {method.chunk_step}"
+        raise InputError("chunks", chunks, allowed, f"nearest: {chunks + -chunks % method.chunk_step}")
     name = method.placements[0]
     if spec.placement is not None:
         name = choose("placement", spec.placement, PLACEMENTS)

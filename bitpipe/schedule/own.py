@@ -36,7 +36,7 @@ from bitpipe.schedule.errors import ProgramError, at
 from bitpipe.schedule.evaluation import flow_times
 from bitpipe.schedule.exchange import from_torch_csv
 from bitpipe.schedule.flow import Flow
-from bitpipe.schedule.methods.base import Method, Plan
+from bitpipe.schedule.methods.base import ONE_DIRECTION, TWO_DIRECTIONS, Method, Plan
 from bitpipe.schedule.placement import Placement, placement_from_routes
 from bitpipe.schedule.schedule import Schedule, pipe_rule
 from bitpipe.schedule.spec import ScheduleSpec, check_size
@@ -105,6 +105,7 @@ def own_method(spec: ScheduleSpec) -> Method:
         name=spec.method,
         title=spec.method.partition(":")[2],
         description="your own schedule",
+        family=TWO_DIRECTIONS if both else ONE_DIRECTION,
         placements=(placement.name,),
         chunks=placement.chunks,
         any_chunks=False,

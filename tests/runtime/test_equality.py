@@ -55,6 +55,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dapple_split": {"method": "dapple", "split_backward": True},
     "chimera_split": {"method": "chimera", "split_backward": True},
     "zb_h1": {"method": "zb_h1"},
+    "zb_h2": {"method": "zb_h2"},
+    "zb_v": {"method": "zb_v"},
+    "v_half": {"method": "v_half"},
+    "v_min": {"method": "v_min"},
+    "hanayo": {"method": "hanayo"},
+    "breadth_first": {"method": "breadth_first"},
+    "gems": {"method": "gems"},
     "bitpipe_padded": {"method": "bitpipe", "pad": True},
     "gpipe_padded": {"method": "gpipe", "pad": True},
 }
@@ -117,6 +124,14 @@ PAIRWISE = [
     ("chimera_doubled", 8, 1, "bert", True, "eager", None),
     ("zb_h1", 8, 1, "gpt", True, "late", 0.05),
     ("zb_h1", 4, 2, "bert", True, "eager", None),
+    ("zb_h2", 8, 1, "bert", True, "late", None),
+    ("zb_v", 8, 2, "gpt", True, "eager", 0.05),
+    ("zb_v", 4, 1, "bert", True, "late", None),
+    ("v_half", 8, 1, "gpt", True, "eager", None),
+    ("v_min", 8, 1, "bert", True, "eager", 0.05),
+    ("hanayo", 4, 2, "gpt", True, "eager", None),
+    ("breadth_first", 8, 1, "gpt", True, "eager", 0.05),
+    ("gems", 4, 2, "bert", True, "eager", 0.05),
 ]
 
 

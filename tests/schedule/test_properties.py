@@ -13,7 +13,8 @@ def specs(draw: st.DrawFn) -> ScheduleSpec:
     """Any method with any of its parameters."""
     method = METHODS[draw(st.sampled_from(sorted(METHODS)))]
     depth = draw(st.integers(2, 7))
-    chunks = draw(st.integers(1, 4)) if method.any_chunks else method.chunks
+    step = method.chunk_step
+    chunks = step * draw(st.integers(1, 4 // step)) if method.any_chunks else method.chunks
     micro_batches = draw(st.integers(1, 14))
     cap, early = None, False
     if method.tunable_cap and draw(st.booleans()):

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from bitpipe.schedule.codes import Codes, Rows
 from bitpipe.schedule.placement import Placement
 
+ONE_DIRECTION, TWO_DIRECTIONS = "one direction", "two directions"
+ZERO_BUBBLE, LESS_MEMORY = "zero bubble", "controllable memory"
+FAMILIES = (ONE_DIRECTION, TWO_DIRECTIONS, ZERO_BUBBLE, LESS_MEMORY)
 NEVER, ASKED, ALWAYS = "never", "asked", "always"
 
 
@@ -42,9 +45,10 @@ class Method:
         name: under which it is registered.
         title: as the paper prints it.
         description: one line.
+        family: one of :data:`FAMILIES`.
         placements: those it can use, its own first.
         chunks: v, its default.
-        any_chunks: whether other v are allowed.
+        any_chunks: whether other v are allowed, multiples of ``chunk_step``.
         bidirectional: whether a second, mirrored pipe runs on the same devices.
         needs: what N or D must be, in words.
         layout, sync_mode: of a job, unless it says otherwise.
@@ -58,6 +62,7 @@ class Method:
     name: str
     title: str
     description: str
+    family: str
     placements: tuple[str, ...]
     chunks: int
     any_chunks: bool
@@ -70,3 +75,4 @@ class Method:
     tunable_cap: bool = False
     splits: str = ASKED
     multiple_of_depth: bool = False
+    chunk_step: int = 1

@@ -2,7 +2,7 @@
 
 from bitpipe.schedule.codes import Rows
 from bitpipe.schedule.list_rule import list_rule
-from bitpipe.schedule.methods.base import Method, Plan
+from bitpipe.schedule.methods.base import TWO_DIRECTIONS, Method, Plan
 from bitpipe.schedule.two_queues import two_queues, unit
 
 
@@ -20,6 +20,7 @@ def order(plan: Plan) -> Rows:
 BITPIPE = Method(
     name="bitpipe",
     title="BitPipe",
+    family=TWO_DIRECTIONS,
     description="two interleaved pipes in opposite directions, V placement",
     placements=("v", "cyclic"),
     chunks=2,

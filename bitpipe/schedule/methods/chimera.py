@@ -3,7 +3,7 @@
 from bitpipe.schedule.codes import Rows
 from bitpipe.schedule.list_rule import list_rule
 from bitpipe.schedule.list_scheduling import rows_by_start
-from bitpipe.schedule.methods.base import Method, Plan
+from bitpipe.schedule.methods.base import TWO_DIRECTIONS, Method, Plan
 
 
 def order(plan: Plan) -> Rows:
@@ -28,6 +28,7 @@ def order(plan: Plan) -> Rows:
 CHIMERA = Method(
     name="chimera",
     title="Chimera",
+    family=TWO_DIRECTIONS,
     description="two pipes in opposite directions, units concatenated",
     placements=("sequential",),
     chunks=1,

@@ -13,7 +13,7 @@ from bitpipe.schedule.action import Kind
 from bitpipe.schedule.codes import Codes, Rows
 from bitpipe.schedule.costs import WORTH
 from bitpipe.schedule.list_scheduling import Graph, Placed, list_pass
-from bitpipe.schedule.methods.base import NEVER, Method, Plan
+from bitpipe.schedule.methods.base import NEVER, TWO_DIRECTIONS, Method, Plan
 from bitpipe.schedule.placement import Placement
 
 
@@ -116,6 +116,7 @@ def _cap(placement: Placement, micro_batches: int) -> int:
 CHIMERA_DOUBLED = Method(
     name="chimera_doubled",
     title="Chimera (doubled forwards)",
+    family=TWO_DIRECTIONS,
     description="Chimera whose forwards take two micro-batches at once",
     placements=("sequential",),
     chunks=1,

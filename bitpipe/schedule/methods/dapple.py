@@ -2,7 +2,7 @@
 
 from bitpipe.schedule.codes import Rows
 from bitpipe.schedule.list_rule import list_rule
-from bitpipe.schedule.methods.base import Method, Plan
+from bitpipe.schedule.methods.base import ONE_DIRECTION, Method, Plan
 
 
 def order(plan: Plan) -> Rows:
@@ -24,6 +24,7 @@ def order(plan: Plan) -> Rows:
 DAPPLE = Method(
     name="dapple",
     title="DAPPLE",
+    family=ONE_DIRECTION,
     description="one forward, one backward in turn (1F1B)",
     placements=("sequential",),
     chunks=1,

@@ -1,7 +1,7 @@
 """GPipe: every micro-batch forward, then every one backward."""
 
 from bitpipe.schedule.codes import Rows
-from bitpipe.schedule.methods.base import Method, Plan
+from bitpipe.schedule.methods.base import ONE_DIRECTION, Method, Plan
 
 
 def order(plan: Plan) -> Rows:
@@ -21,6 +21,7 @@ def order(plan: Plan) -> Rows:
 GPIPE = Method(
     name="gpipe",
     title="GPipe",
+    family=ONE_DIRECTION,
     description="all forwards, then all backwards",
     placements=("sequential",),
     chunks=1,

@@ -2,7 +2,7 @@
 
 from bitpipe.schedule.codes import Rows
 from bitpipe.schedule.list_rule import list_rule
-from bitpipe.schedule.methods.base import Method, Plan
+from bitpipe.schedule.methods.base import ONE_DIRECTION, Method, Plan
 from bitpipe.schedule.placement import Placement
 
 
@@ -46,6 +46,7 @@ def _cap(placement: Placement, micro_batches: int) -> int:
 INTERLEAVED = Method(
     name="1f1b_int",
     title="1F1B-Int",
+    family=ONE_DIRECTION,
     description="interleaved 1F1B, v chunks per device (Megatron-LM)",
     placements=("cyclic",),
     chunks=2,

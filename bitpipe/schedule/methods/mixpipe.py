@@ -8,7 +8,7 @@ one chunk per device and direction, under a cap between D (Chimera's memory) and
 from bitpipe.schedule.bounds import early_forward_cap
 from bitpipe.schedule.codes import Rows
 from bitpipe.schedule.list_rule import list_rule
-from bitpipe.schedule.methods.base import Method, Plan
+from bitpipe.schedule.methods.base import TWO_DIRECTIONS, Method, Plan
 
 
 def order(plan: Plan) -> Rows:
@@ -18,6 +18,7 @@ def order(plan: Plan) -> Rows:
 MIXPIPE = Method(
     name="mixpipe",
     title="MixPipe",
+    family=TWO_DIRECTIONS,
     description="bidirectional, tunable injection; as modelled, at cap ⌊(3D−2)/2⌋ unless another is given",
     placements=("sequential",),
     chunks=1,
