@@ -44,12 +44,13 @@ def exit_code(lines: Iterable[str], rank: int) -> int | None:
 
 
 def struck(lines: Iterable[str]) -> tuple[int, int] | None:
-    """(rank, signal) of the first task that a signal ended by itself, not for srun's sake."""
-    for line in lines:
-        found = _ENDED.search(line)
-        for name, number in _NAMES.items() if found else ():
-            if found and found[2].startswith(name) and number != signal.SIGTERM:
-                return min(numbers(found[1])), number
+    """(rank, signal) if the first task that ended did so by a signal; srun then kills the others."""
+    first = next((found for line in lines if (found := _ENDED.search(line))), None)
+    if first is None:
+        return None
+    for name, number in _NAMES.items():
+        if first[2].startswith(name) and number != signal.SIGTERM:
+            return min(numbers(first[1])), number
     return None
 
 

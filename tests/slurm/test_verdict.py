@@ -169,4 +169,5 @@ def test_who_was_struck_and_which_node_failed() -> None:
     ]
     assert struck(lines) == (3, signal.SIGKILL)
     assert struck(lines[1:]) is None
+    assert struck(["srun: error: n1: task 0: Exited with exit code 1", *lines]) is None  # then srun killed it
     assert node_failure(lines) == "vnode[2-3]"
