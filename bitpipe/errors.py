@@ -37,7 +37,7 @@ def choose(key: str, value: str, choices: Iterable[str]) -> str:
     names = sorted(choices)
     if value in names:
         return value
-    near = difflib.get_close_matches(value, names, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(str(value), names, n=1, cutoff=0.4)  # text, by its type; a file may lie
     raise InputError(
         key, value, f"allowed are {', '.join(names)}", f"did you mean {near[0]}?" if near else ""
     )

@@ -218,3 +218,21 @@ def test_a_sweep_from_a_notebook_is_the_command_lines(tmp_path: Path) -> None:
     assert one.job.schedule.depth == 4
     with pytest.raises(InputError, match="even depth"):
         sweep_of("depth=5", "backend=simulate")
+
+
+HOSTILE = ["null", "-1", "text", "[1]", "{a:1}", "1e400", "'a\\nb'"]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_any_value_of_a_models_or_methods_key_is_one_line_at_most(
+    value: str, load: Callable[[list[str]], DictConfig], tmp_path: Path
+) -> None:
+    for key in (key for key in keys_of(load) if key.startswith(("model.", "method."))):
+        raised: Exception | None = None
+        try:
+            plan(load, [["backend=simulate", "depth=2", f"{key}={value}", f"results={tmp_path}"]])
+        except Exception as error:
+            raised = error
+        line = "" if raised is None else one_line(raised, CONF)
+        assert line is not None, f"{key}={value}: {raised!r}"
+        assert "\n" not in line, line
