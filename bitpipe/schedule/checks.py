@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NoReturn
 
-from bitpipe.schedule.action import COMPUTE, Action, Kind
+from bitpipe.schedule.action import COLLECTIVES, COMPUTE, Action, Kind
 from bitpipe.schedule.collector import paused
 from bitpipe.schedule.effects import (
     EFFECTS,
@@ -30,6 +30,7 @@ from bitpipe.schedule.schedule import Schedule, pipe_rule
 
 # Looking a member up in its enumeration is slow, and these loops see a million instructions.
 _F, _B, _I, _W, _SYNC, _STEP = Kind.F, Kind.B, Kind.I, Kind.W, Kind.SYNC, Kind.STEP
+_ENDING = FINISHES | COLLECTIVES | {_STEP}
 _ANYWHERE = -2
 
 
@@ -244,6 +245,8 @@ def collectives(program: Program) -> None:
             if number <= sequence:
                 _fail(program, device, position, f"{action} is out of sequence")
             sequence = number
+            if kind not in _ENDING and not stepped:
+                continue
             if stepped and kind is not Kind.GATHER:
                 last = row[position - 1].action if kind is _STEP else action
                 _fail(program, device, position, f"STEP comes before the end: {last} follows")
@@ -278,7 +281,7 @@ def embedding(program: Program) -> None:
     ends = (0, program.schedule.placement.stages - 1)
     for device, row in enumerate(program.rows):
         actions = [instruction.action for instruction in row]
-        tie = any(action.kind is Kind.TIE for action in actions)
+        tie = device in program.groups.get((Kind.TIE, 0), ())
         for position, action in enumerate(actions):
             if action.kind is not (Kind.TIE if tie else _SYNC) or action.stage != 0:
                 continue

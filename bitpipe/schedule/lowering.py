@@ -38,14 +38,16 @@ class Message(NamedTuple):
     """One transfer.
 
     Attributes:
-        item: its number; ``what`` it is, and ``of`` which (micro-batch, stage, pipe).
+        item: its number; ``what`` it is, of which micro-batch, stage and pipe.
         maker, reader: the nodes that make and first read it.
         source, target: their devices.
     """
 
     item: int
     what: int
-    of: tuple[int, int, int]
+    micro_batch: int
+    stage: int
+    pipe: int
     maker: int
     reader: int
     source: int
@@ -116,13 +118,14 @@ def lower(
 
 def messages(flow: Flow) -> dict[tuple[int, int], list[Message]]:
     """Per ordered pair of devices, the transfers in the order in which the source produces them."""
-    devices, items, pipes = flow.devices, flow.items, flow.schedule.pipes
+    devices, pipes, new = flow.devices, flow.schedule.pipes, tuple.__new__
+    block, width = flow.items.block, flow.items.width
     found: list[Message] = []
     for item, (maker, reader) in enumerate(zip(flow.maker, flow.reader, strict=True)):
         if maker >= 0 and reader >= 0 and (source := devices[maker]) != (target := devices[reader]):
-            what, micro_batch, stage = items.of(item)
-            place = micro_batch, stage, pipes[micro_batch]
-            found.append(Message(item, what, place, maker, reader, source, target))
+            micro_batch, place = divmod(item % block, width)
+            of = micro_batch, place - 1, pipes[micro_batch]
+            found.append(new(Message, (item, item // block, *of, maker, reader, source, target)))
     found.sort(key=attrgetter("maker"))
     channels: dict[tuple[int, int], list[Message]] = {}
     for message in found:
@@ -137,12 +140,15 @@ def post_receives(flow: Flow, channels: dict[tuple[int, int], list[Message]]) ->
     posted ``AHEAD`` actions before its own reader.
     """
     receives: list[list[Receive]] = [[] for _ in flow.rows]
+    new = tuple.__new__
     for (_, target), channel in channels.items():
         first, latest = flow.rows[target].start, flow.rows[target].stop
         posts = []
         for message in reversed(channel):
-            latest = max(first, min(latest, message.reader - AHEAD))
-            posts.append(Receive(latest, message))
+            ahead = message.reader - AHEAD
+            if ahead < latest:
+                latest = ahead if ahead > first else first
+            posts.append(new(Receive, (latest, message)))
         posts.reverse()
         receives[target] += posts
     for posts in receives:
@@ -258,25 +264,26 @@ def assemble(
     sends: dict[int, list[Message]] = {}
     collectives: dict[int, list[Action]] = {}  # node -> all-reduces after it
     begin: list[list[Action]] = [[] for _ in flow.rows]  # all-reduces of stages that got no micro-batch
+    around = [1] * len(start)  # node -> instructions, itself counted
     for device, row in enumerate(flow.rows):
         for before, message in receives[device]:
-            posts.setdefault(before, []).append(message)
-            waits.setdefault(message.reader, []).append(message)
-            sends.setdefault(message.maker, []).append(message)
+            for those, node in ((posts, before), (waits, message.reader), (sends, message.maker)):
+                around[node] += 1
+                if node in those:
+                    those[node].append(message)
+                else:
+                    those[node] = [message]
         for position, action in points[device]:
             if position:
                 collectives.setdefault(row[position - 1], []).append(action)
+                around[row[position - 1]] += 1
             else:
                 begin[device].append(action)
-    around = (posts, waits, sends, collectives)
     first = [0] * len(start)  # node -> sequence number of the first instruction around it
     sequence = sum(map(len, begin))
     for node in sorted(range(len(start)), key=start.__getitem__):
         first[node] = sequence
-        sequence += 1
-        for those in around:
-            if node in those:
-                sequence += len(those[node])
+        sequence += around[node]
     early = 0
     done = []
     for device, row in enumerate(flow.rows):
@@ -288,23 +295,23 @@ def assemble(
         for node in row:
             number = first[node]
             if node in posts:
-                for message in posts[node]:
-                    action = new(Action, (RECEIVING[message.what], *message.of))
-                    emit(new(Instruction, (action, message.source, slots[message.item], number)))
+                for item, what, micro_batch, stage, pipe, _, _, source, _ in posts[node]:
+                    action = new(Action, (RECEIVING[what], micro_batch, stage, pipe))
+                    emit(new(Instruction, (action, source, slots[item], number)))
                     number += 1
             slot = -1
             if node in waits:
-                for message in waits[node]:
-                    slot = slots[message.item]
-                    action = new(Action, (WAITING[message.what], *message.of))
-                    emit(new(Instruction, (action, message.source, slot, number)))
+                for item, what, micro_batch, stage, pipe, _, _, source, _ in waits[node]:
+                    slot = slots[item]
+                    action = new(Action, (WAITING[what], micro_batch, stage, pipe))
+                    emit(new(Instruction, (action, source, slot, number)))
                     number += 1
             emit(new(Instruction, (flow.actions[node], -1, slot, number)))
             number += 1
             if node in sends:
-                for message in sends[node]:
-                    action = new(Action, (SENDING[message.what], *message.of))
-                    emit(new(Instruction, (action, message.target, -1, number)))
+                for _, what, micro_batch, stage, pipe, _, _, _, target in sends[node]:
+                    action = new(Action, (SENDING[what], micro_batch, stage, pipe))
+                    emit(new(Instruction, (action, target, -1, number)))
                     number += 1
             if node in collectives:
                 for action in collectives[node]:
