@@ -146,6 +146,18 @@ class Codes:
             out.append(new(Action, (kind, micro_batch, stage, pipes[micro_batch])))
         return tuple(out)
 
+    def orders(self, rows: Rows) -> tuple[tuple[Action, ...], ...]:
+        """The actions of all rows; an I whose W is in none of them is a whole backward, B."""
+        done = tuple(self.actions(row) for row in rows)
+        if not self.split_backward:
+            return done
+        weights = {(a.micro_batch, a.stage) for order in done for a in order if a.kind is Kind.W}
+
+        def whole(a: Action) -> bool:
+            return a.kind is Kind.I and (a.micro_batch, a.stage) not in weights
+
+        return tuple(tuple(a._replace(kind=Kind.B) if whole(a) else a for a in order) for order in done)
+
     def action(self, code: int) -> Action:
         return self.actions((code,))[0]
 

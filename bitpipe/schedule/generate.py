@@ -7,7 +7,7 @@ from bitpipe.schedule.bounds import early_forward_cap
 from bitpipe.schedule.codes import Codes
 from bitpipe.schedule.collector import paused
 from bitpipe.schedule.methods import METHODS, Method, Plan
-from bitpipe.schedule.methods.base import ALWAYS, NEVER
+from bitpipe.schedule.methods.base import ALWAYS, NEVER, PARTLY
 from bitpipe.schedule.own import is_own, own_method, own_schedule
 from bitpipe.schedule.placement import PLACEMENTS, Placement
 from bitpipe.schedule.schedule import Schedule
@@ -44,18 +44,22 @@ def generate(spec: ScheduleSpec) -> Schedule:
         able = ", ".join(name for name, other in METHODS.items() if other.splits != NEVER)
         raise InputError("split_backward", True, f"{method.title} does not split it", f"these do: {able}")
     count, empty = _micro_batches(spec, method, placement)
-    codes = Codes.even(placement, count, split_backward=spec.split_backward or method.splits == ALWAYS)
+    if (near := method.nearest(spec.depth, count)) != count:
+        raise InputError("micro_batches", count, f"{method.title} needs {method.needs}", f"nearest: {near}")
+    split = spec.split_backward or method.splits in (PARTLY, ALWAYS)
+    codes = Codes.even(placement, count, split_backward=split)
     plan = Plan(
         codes=codes,
         cap=_cap(spec, method, placement, count),
         search=spec.cap is not None or spec.early_forward,
+        split=spec.split_backward,
     )
     rows = method.order(plan)
     return Schedule(
         method=method.name,
         placement=placement,
         pipes=codes.pipes,
-        orders=tuple(codes.actions(row) for row in rows),
+        orders=codes.orders(rows),
         cap=plan.cap,
         empty=empty,
     )
@@ -77,6 +81,9 @@ def placement_of(spec: ScheduleSpec) -> Placement:
     if chunks % method.chunk_step:
         allowed = f"{method.title} takes a multiple of {method.chunk_step}"
         raise InputError("chunks", chunks, allowed, f"nearest: {chunks + -chunks % method.chunk_step}")
+    if method.even_depth and spec.depth % 2:
+        near = f"nearest: {spec.depth + 1}"
+        raise InputError("depth", spec.depth, f"{method.title} needs an even one", near)
     name = method.placements[0]
     if spec.placement is not None:
         name = choose("placement", spec.placement, PLACEMENTS)

@@ -62,6 +62,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "hanayo": {"method": "hanayo"},
     "breadth_first": {"method": "breadth_first"},
     "gems": {"method": "gems"},
+    "dualpipe": {"method": "dualpipe"},
+    "dualpipe_split": {"method": "dualpipe", "split_backward": True},
+    "dualpipe_v": {"method": "dualpipe_v"},
     "bitpipe_padded": {"method": "bitpipe", "pad": True},
     "gpipe_padded": {"method": "gpipe", "pad": True},
 }
@@ -132,6 +135,9 @@ PAIRWISE = [
     ("hanayo", 4, 2, "gpt", True, "eager", None),
     ("breadth_first", 8, 1, "gpt", True, "eager", 0.05),
     ("gems", 4, 2, "bert", True, "eager", 0.05),
+    ("dualpipe", 8, 1, "gpt", True, "eager", None),
+    ("dualpipe_split", 8, 2, "bert", True, "eager", 0.05),
+    ("dualpipe_v", 8, 1, "bert", True, "late", 0.05),
 ]
 
 

@@ -21,6 +21,7 @@ from bitpipe.runtime.plan import Plan
 from bitpipe.runtime.processes.pool import Pool
 from bitpipe.schedule import METHODS
 from bitpipe.schedule.action import Kind
+from bitpipe.schedule.methods.base import ASKED, PARTLY
 from bitpipe.simulate import Prediction, conf, predict
 
 CLUSTER, CALIBRATION = conf.cluster("a800"), conf.calibration("physical")
@@ -40,13 +41,15 @@ def variants() -> Iterator[Any]:
     for method in METHODS.values():
         for placement in method.placements:
             ways: list[dict[str, Any]] = [{}, {"micro_batches": 8}]
+            if method.nearest(DEPTH, DEPTH) != DEPTH:
+                ways = [{"micro_batches": 8}]
             if method.any_chunks and placement != "sequential":
                 ways.append({"chunks": 2 * method.chunks})
-            if method.splits == "asked":
-                ways.append({"split_backward": True})
+            if method.splits in (ASKED, PARTLY):
+                ways.append({"micro_batches": 8, "split_backward": True})
             if method.tunable_cap:
                 ways.append({"micro_batches": 8, "early_forward": True})
-            if not method.multiple_of_depth:
+            if not method.multiple_of_depth and method.nearest(DEPTH, 5) == 5:
                 ways.append({"micro_batches": 5, "pad": True})
             for way in ways:
                 about = "-".join([method.name, placement, *(f"{key}={value}" for key, value in way.items())])

@@ -24,6 +24,10 @@ NAMES: dict[str, tuple[str, dict[str, Any]]] = {
     "hanayo": ("hanayo", {}),
     "breadth_first": ("breadth_first", {}),
     "gems": ("gems", {}),
+    "dualpipe_unpaired": ("dualpipe", {}),
+    "dualpipe_all_split": ("dualpipe", {"split_backward": True}),
+    "dualpipe_v_unpaired": ("dualpipe_v", {}),
+    "dualpipe_v_all_split": ("dualpipe_v", {"split_backward": True}),
 }
 CLOSED = {"paper formula", "authors code"}
 """Sources whose values are met exactly; those of a prototype of our own may be beaten."""

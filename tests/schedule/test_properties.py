@@ -6,16 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bitpipe.schedule import METHODS, ScheduleSpec, check, describe, generate, held_chunks, lower
+from bitpipe.schedule.methods.base import ASKED, PARTLY
 
 
 @st.composite
 def specs(draw: st.DrawFn) -> ScheduleSpec:
     """Any method with any of its parameters."""
     method = METHODS[draw(st.sampled_from(sorted(METHODS)))]
-    depth = draw(st.integers(2, 7))
+    depth = 2 * draw(st.integers(1, 3)) if method.even_depth else draw(st.integers(2, 7))
     step = method.chunk_step
     chunks = step * draw(st.integers(1, 4 // step)) if method.any_chunks else method.chunks
-    micro_batches = draw(st.integers(1, 14))
+    micro_batches = method.nearest(depth, draw(st.integers(1, 14)))
     cap, early = None, False
     if method.tunable_cap and draw(st.booleans()):
         early = draw(st.booleans())
@@ -28,7 +29,7 @@ def specs(draw: st.DrawFn) -> ScheduleSpec:
         placement=draw(st.sampled_from(method.placements)),
         cap=cap,
         early_forward=early,
-        split_backward=method.splits == "asked" and draw(st.booleans()),
+        split_backward=method.splits in (ASKED, PARTLY) and draw(st.booleans()),
         pad=method.multiple_of_depth or draw(st.booleans()),
     )
 

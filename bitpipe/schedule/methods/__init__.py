@@ -9,6 +9,8 @@ from bitpipe.schedule.methods.breadth_first import BREADTH_FIRST
 from bitpipe.schedule.methods.chimera import CHIMERA
 from bitpipe.schedule.methods.chimera_doubled import CHIMERA_DOUBLED
 from bitpipe.schedule.methods.dapple import DAPPLE
+from bitpipe.schedule.methods.dualpipe import DUALPIPE
+from bitpipe.schedule.methods.dualpipe_v import DUALPIPE_V
 from bitpipe.schedule.methods.gems import GEMS
 from bitpipe.schedule.methods.gpipe import GPIPE
 from bitpipe.schedule.methods.hanayo import HANAYO
@@ -30,10 +32,12 @@ _ALL = (
     MIXPIPE,
     BITPIPE,
     GEMS,
+    DUALPIPE,
     HANAYO,
     ZB_H1,
     ZB_H2,
     ZB_V,
+    DUALPIPE_V,
     V_HALF,
     V_MIN,
 )

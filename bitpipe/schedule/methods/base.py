@@ -11,7 +11,7 @@ from bitpipe.schedule.placement import Placement
 ONE_DIRECTION, TWO_DIRECTIONS = "one direction", "two directions"
 ZERO_BUBBLE, LESS_MEMORY = "zero bubble", "controllable memory"
 FAMILIES = (ONE_DIRECTION, TWO_DIRECTIONS, ZERO_BUBBLE, LESS_MEMORY)
-NEVER, ASKED, ALWAYS = "never", "asked", "always"
+NEVER, ASKED, PARTLY, ALWAYS = "never", "asked", "partly", "always"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,12 +21,14 @@ class Plan:
     Attributes:
         codes: placement, N and whether backward is split.
         cap: most chunks of activations per device; None if the method has no limit.
+        split: whether every backward was asked to be split, where the method splits some.
         search: order by the list rule under ``cap`` instead of the method's own rule.
     """
 
     codes: Codes
     cap: int | None
     search: bool
+    split: bool = False
 
     @property
     def placement(self) -> Placement:
@@ -55,8 +57,11 @@ class Method:
         order: builds the rows.
         default_cap: chunks of activations per device that its own rule never exceeds.
         tunable_cap: whether ``cap`` and ``early_forward`` may be asked for.
-        splits: its backward into input and weight gradient: ``never``, where ``asked`` to, ``always``.
+        splits: its backward into input and weight gradient: ``never``, where ``asked`` to,
+            ``partly`` (all of them where asked to), ``always``.
         multiple_of_depth: whether N must be a multiple of D.
+        even_depth: whether its order is defined for even D only.
+        nearest: ``nearest(D, N)`` is the N nearest to the wanted one that it can have.
     """
 
     name: str
@@ -76,3 +81,5 @@ class Method:
     splits: str = ASKED
     multiple_of_depth: bool = False
     chunk_step: int = 1
+    even_depth: bool = False
+    nearest: Callable[[int, int], int] = lambda depth, micro_batches: micro_batches
