@@ -50,6 +50,7 @@ class Flow:
             already say so.
         maker, reader, freer: per item, the node that makes it, the first to read it and the one that
             frees it, or -1.
+        crossing: (maker, item) of items whose first reader lies on another device, in the makers' order.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -77,21 +78,30 @@ class Flow:
                     reader[offset + place] = node
             for offset in frees[kind]:
                 freer[offset + place] = node
-        self.needs = self._needs(reads)
+        self.needs, self.crossing = self._needs(reads)
 
-    def _needs(self, reads: Mapping[Kind, tuple[int, ...]]) -> list[tuple[int, ...]]:
-        devices, maker, width = self.devices, self.maker, self.items.width
+    def _needs(
+        self, reads: Mapping[Kind, tuple[int, ...]]
+    ) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
+        devices, maker, reader, width = self.devices, self.maker, self.reader, self.items.width
         needs: list[tuple[int, ...]] = []
+        crossing: list[tuple[int, int]] = []
         nothing: tuple[int, ...] = ()
         for node, (kind, micro_batch, stage, _) in enumerate(self.actions):
             place = micro_batch * width + stage
             device, found = devices[node], nothing
             for offset in reads[kind]:
                 other = maker[offset + place]
-                if other >= 0 and (devices[other] != device or other > node):
-                    found = (*found, other)
+                if other < 0:
+                    continue
+                if devices[other] != device:
+                    if reader[offset + place] == node:
+                        crossing.append((other, offset + place))
+                elif other < node:
+                    continue
+                found = (*found, other)
             needs.append(found)
-        return needs
+        return needs, sorted(crossing)
 
 
 def recomputed_chunks(schedule: Schedule) -> frozenset[tuple[int, int]]:

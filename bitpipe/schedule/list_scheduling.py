@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from bitpipe.schedule.codes import Codes, Rows
 from bitpipe.schedule.costs import WORTH
@@ -52,30 +53,28 @@ class Graph:
         )
 
 
-def build_graph(codes: Codes) -> Graph:
-    """What steps wait for, and first in first out per stage and kind in every pipe."""
+def build_graph(codes: Codes, queues: Iterable[Sequence[int]] | None = None) -> Graph:
+    """What steps wait for, and what comes before them in a queue.
+
+    Args:
+        codes: the steps.
+        queues: codes that come one after another; by default the micro-batches of every pipe pass each
+            step first in, first out.
+    """
     length, count, steps = codes.length, codes.micro_batches, codes.before
     after_step: list[list[int]] = [[] for _ in steps]
     for step, other in enumerate(steps):
         if other >= 0:
             after_step[other].append(step)
-    earlier: list[int] = [-1] * count  # the micro-batch before it in its pipe
-    later: list[int] = [-1] * count
-    last: dict[int, int] = {}
-    for m, pipe in enumerate(codes.pipes):
-        earlier[m] = last.get(pipe, -1)
-        if pipe in last:
-            later[last[pipe]] = m
-        last[pipe] = m
     before: list[tuple[int, ...]] = []
     after: list[tuple[int, ...]] = []
-    for m in range(count):
-        base, left, right = m * length, earlier[m] * length, later[m] * length
-        for step, other in enumerate(steps):
-            found = (base + other,) if other >= 0 else ()
-            before.append((*found, left + step) if left >= 0 else found)
-            nexts = tuple(base + next_ for next_ in after_step[step])
-            after.append((*nexts, right + step) if right >= 0 else nexts)
+    for base in range(0, count * length, length):
+        before += [(base + other,) if other >= 0 else () for other in steps]
+        after += [tuple([base + next_ for next_ in nexts]) for nexts in after_step]
+    for queue in _first_in_first_out(codes) if queues is None else queues:
+        for earlier, later in pairwise(queue):
+            before[later] += (earlier,)
+            after[earlier] += (later,)
     return Graph(
         after=after,
         before=before,
@@ -85,6 +84,13 @@ def build_graph(codes: Codes) -> Graph:
         closes=bytearray(change < 0 for change in codes.keeps) * count,
         depth=codes.placement.depth,
     )
+
+
+def _first_in_first_out(codes: Codes) -> Iterator[list[int]]:
+    for pipe in codes.placement.pipes:
+        bases = [m * codes.length for m, mine in enumerate(codes.pipes) if mine == pipe]
+        for step in range(codes.length):
+            yield [base + step for base in bases]
 
 
 def list_pass(

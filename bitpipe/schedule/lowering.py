@@ -120,16 +120,14 @@ def messages(flow: Flow) -> dict[tuple[int, int], list[Message]]:
     """Per ordered pair of devices, the transfers in the order in which the source produces them."""
     devices, pipes, new = flow.devices, flow.schedule.pipes, tuple.__new__
     block, width = flow.items.block, flow.items.width
-    found: list[Message] = []
-    for item, (maker, reader) in enumerate(zip(flow.maker, flow.reader, strict=True)):
-        if maker >= 0 and reader >= 0 and (source := devices[maker]) != (target := devices[reader]):
-            micro_batch, place = divmod(item % block, width)
-            of = micro_batch, place - 1, pipes[micro_batch]
-            found.append(new(Message, (item, item // block, *of, maker, reader, source, target)))
-    found.sort(key=attrgetter("maker"))
     channels: dict[tuple[int, int], list[Message]] = {}
-    for message in found:
-        channels.setdefault((message.source, message.target), []).append(message)
+    for maker, item in flow.crossing:
+        reader = flow.reader[item]
+        source, target = channel = devices[maker], devices[reader]
+        micro_batch, place = divmod(item % block, width)
+        of = micro_batch, place - 1, pipes[micro_batch]
+        message = new(Message, (item, item // block, *of, maker, reader, source, target))
+        channels.setdefault(channel, []).append(message)
     return channels
 
 
@@ -193,9 +191,9 @@ def sync_order(flow: Flow, end: list[float], width: int, *, shared: bool = False
     if width * len(placement.routes) == 1:
         return ()
     ready = [0.0] * placement.stages
-    for action, done in zip(flow.actions, end, strict=True):
-        if action.kind in FINISHES and done > ready[action.stage]:
-            ready[action.stage] = done
+    for (kind, _, stage, _), done in zip(flow.actions, end, strict=True):
+        if kind in FINISHES and done > ready[stage]:
+            ready[stage] = done
     if shared:
         ready[0] = max(ready[0], ready[-1])
     return tuple(sorted(range(placement.stages), key=lambda stage: (ready[stage], stage)))

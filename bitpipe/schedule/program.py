@@ -52,7 +52,7 @@ class Program:
         """The devices of every collective, by kind and stage: those that start it."""
         members: dict[tuple[Kind, int], set[int]] = {}
         for device, row in enumerate(self.rows):
-            for (kind, _, stage, _), *_ in row:
+            for (kind, _, stage, _), _, _, _ in row:
                 if kind in COLLECTIVES:
                     members.setdefault((kind, stage), set()).add(device)
         return {group: tuple(sorted(devices)) for group, devices in members.items()}

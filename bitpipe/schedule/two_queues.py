@@ -8,8 +8,7 @@ for N = K·D it lets the next unit's forwards fill the end of the one before.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import pairwise
+from itertools import chain
 
 from bitpipe.schedule.codes import Codes, Rows
 from bitpipe.schedule.list_scheduling import build_graph, list_pass, rows_by_start
@@ -65,14 +64,8 @@ def two_queues(codes: Codes, cap: int) -> Rows:
 
     One list pass: the queues are precedence, and a backward goes before a forward.
     """
-    queues = unit_orders(codes)
-    graph = build_graph(codes)
-    before, after = list(graph.before), list(graph.after)
-    for queue in (queue for kind in queues for queue in kind):
-        for earlier, later in pairwise(queue):
-            before[later] += (earlier,)
-            after[earlier] += (later,)
+    graph = build_graph(codes, chain(*unit_orders(codes)))
     priority = ([1] * codes.stages + [0] * codes.stages) * codes.micro_batches
-    found = list_pass(replace(graph, before=before, after=after), priority, cap)
+    found = list_pass(graph, priority, cap)
     assert found, "the queues of whole units cannot deadlock"
     return rows_by_start(codes, found[1])
