@@ -79,8 +79,9 @@ def test_daemons_come_and_go_and_what_slurm_takes_away_runs_again(
     second = nodes.stdout.split()[1]
     on_cluster.kill_node(second)
     wait_for(lambda: ended(SECOND_NODE), why="the node's death is known")
+    wait_for(lambda: ended(SECOND_NODE, 2), why="the job runs again, on other nodes")
+    # Not before: Slurm still wants to end the job's first run on that node, and would hit the second.
     on_cluster.revive_node(second)
-    wait_for(lambda: ended(SECOND_NODE, 2), why="the job runs again")
     on_cluster.start_daemon("slurmdbd")
     text = waits.communicate(timeout=PATIENCE_S)[0]
 
