@@ -4,7 +4,7 @@ BIN := .venv/bin
 EXTRAS ?= dev
 RESULTS ?= results
 
-.PHONY: help install test test-all lint bench smoke reproduce reproduce-cluster figures gpu-check
+.PHONY: help install test test-all lint bench smoke reproduce reproduce-field reproduce-cluster figures gpu-check
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -57,6 +57,13 @@ reproduce: install  ## every table and figure, simulated at the paper's scale; T
 	$(RUN) +experiment=table6_ablation backend=virtual model=bert_tiny -m
 	$(BIN)/python -m experiments.sensitivity --results $(RESULTS)
 	$(BIN)/python -m analysis all --results $(RESULTS)
+
+# Beside the paper: other papers' tables. A few seconds on two cores.
+FIELD := zero_bubble_table5
+
+reproduce-field: install  ## what other papers print, as this one's tables
+	set -e; for name in $(FIELD); do $(RUN) +experiment=$$name backend=simulate -m; done
+	$(BIN)/python -m analysis $(FIELD) --results $(RESULTS)
 
 # Those that measure something on GPUs; without Slurm and GPUs run.py says so and stops.
 ON_GPUS := $(filter-out $(basename $(notdir $(shell grep -lE 'override /(backend: simulate|calibration: unit)' \

@@ -68,6 +68,10 @@ class Cell:
         if self.calibration is not None:
             for remark in ("sources", "cells"):
                 values["calibration"].pop(remark, None)
+        if isinstance(self.calibration, UnitCalibration):  # the paper's costs, that older cells do not name
+            for cost in ("forward", "input_grad", "weight_grad"):
+                if getattr(self.calibration, cost) == getattr(UnitCalibration, cost):
+                    del values["calibration"][cost]
         return {"schema": SCHEMA, **values}
 
     @cached_property

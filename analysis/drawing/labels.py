@@ -33,6 +33,16 @@ METHODS = {
     "chimera": Look("Chimera", "#d07a8a", "xxxx", "D", (0, (5, 1, 1, 1, 1, 1))),
     "mixpipe": Look("MixPipe", "#3f9270", "\\\\\\\\", "v", (0, (3, 1))),
     "bitpipe": Look("BitPipe", "#1f3b7d", "", "*", "-"),
+    "gems": Look("GEMS", "#b9a7d6", "oo", "h", (0, (1, 2))),
+    "breadth_first": Look("Breadth-first", "#a8d5ba", "||||", "<", (0, (4, 2))),
+    "hanayo": Look("Hanayo", "#e58a4e", "--", ">", (0, (6, 2, 1, 2))),
+    "zb_h1": Look("ZB-H1", "#e6c8e0", "\\\\\\\\", "p", (0, (2, 1))),
+    "zb_h2": Look("ZB-H2", "#b565a7", "++++", "X", (0, (2, 1, 1, 1))),
+    "zb_v": Look("ZB-V", "#5c2a6b", "**", "P", "-"),
+    "v_half": Look("V-Half", "#6fc3c9", "//", "d", (0, (3, 2))),
+    "v_min": Look("V-Min", "#1f7f88", "xx", "H", (0, (1, 1))),
+    "dualpipe": Look("DualPipe", "#b03a2e", "..", "8", "-"),
+    "dualpipe_v": Look("DualPipeV", "#7d6608", "OO", "s", "--"),
 }
 VARIANTS = {
     "without_v": Look("w/o V", "#f3c969", "////", "o", "--"),

@@ -108,7 +108,7 @@ def links_of(cell: Cell, scale: Scale | None) -> Links:
 
 def _in_units(cell: Cell, costs: UnitCalibration, scale: Scale) -> Links:
     """Transfers and all-reduces that take what the unit calibration says, in stage forwards."""
-    stage = scale.forward_seconds
+    stage = scale.forward_seconds / costs.forward
     hop = Link(bandwidth=inf, latency=costs.transfer * stage)
     ring = Link(bandwidth=inf, latency=costs.all_reduce * stage)
     return Links(

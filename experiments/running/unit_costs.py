@@ -1,11 +1,11 @@
-"""A cell in the paper's unit of time: its schedule, without model or hardware."""
+"""A cell in units of a stage's forward: its schedule, without model or hardware."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, replace
 from typing import Any
 
-from bitpipe.schedule import Costs, Timeline, describe, generate, lower
+from bitpipe.schedule import UNIT, Timeline, describe, generate, lower
 from bitpipe.simulate.unit_calibration import UnitCalibration
 from bitpipe.simulate.units import simulate_units
 from experiments.cell import Cell
@@ -24,6 +24,7 @@ _VECTORS = {
 }
 _SCALARS = {
     "makespan": "makespan_units",
+    "span": "span_units",
     "lower_bound": "lower_bound_units",
     "distance_to_bound": "distance_to_bound_units",
     "bubble_ratio": "bubble_ratio",
@@ -39,7 +40,7 @@ def simulate_in_units(cell: Cell, block: Block) -> Record:
     attempt = store.claim(cell.id)
     record = begin(cell, block, attempt)
     metrics, devices, timeline = figures(cell)
-    name = store.write_timeline(record, timeline)
+    name = store.write_timeline(record, timeline) if block.settings.timelines else None
     record = end(record, status=Status.OK, cause=None, metrics=metrics, devices=devices, timeline=name)
     return finish(record, store, block.settings.wandb)
 
@@ -48,17 +49,28 @@ def figures(cell: Cell) -> tuple[dict[str, Any], dict[str, list[Any]], Timeline]
     """Metrics, vectors per global rank, and the timeline of a cell with a unit calibration.
 
     There are no seconds, so throughput and iteration time are None. ``iteration_units`` ends
-    with the last all-reduce, ``makespan_units`` with the last compute action.
+    with the last all-reduce, ``makespan_units`` with the last compute action, and ``span_units`` is the
+    longest of one device alone. Bounds are None at other costs than the paper's.
     """
-    costs, job = cell.calibration, cell.job
-    assert isinstance(costs, UnitCalibration)
+    given, job = cell.calibration, cell.job
+    assert isinstance(given, UnitCalibration)
+    costs = given.costs
     schedule = generate(job.schedule)
     program = lower(schedule, sync=job.sync, width=job.width)
     timeline = _by_rank(
-        simulate_units(program, all_reduce=costs.all_reduce, transfer=costs.transfer, width=job.width), cell
+        simulate_units(
+            program,
+            all_reduce=given.all_reduce / given.forward,
+            transfer=costs.transfer,
+            width=job.width,
+            costs=costs,
+        ),
+        cell,
     )
-    known = asdict(describe(schedule, Costs(transfer=costs.transfer)))
+    known = asdict(describe(schedule, costs))
     metrics: dict[str, Any] = {name: known[key] for key, name in _SCALARS.items()}
+    if replace(costs, transfer=0.0) != UNIT:  # the bound is one at the paper's costs
+        metrics |= dict.fromkeys(("lower_bound_units", "distance_to_bound_units"))
     metrics |= {
         "iteration_units": timeline.makespan,
         "global_batch": job.global_batch,

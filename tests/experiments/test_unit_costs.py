@@ -60,3 +60,28 @@ def test_what_an_all_reduce_takes_is_part_of_the_cell_and_why_is_not(planned: Ca
         for value, why in ((0.0, "a"), (0.0, "b"), (1.0, "a"))
     ]
     assert ids[0] == ids[1] != ids[2]
+
+
+def test_the_costs_of_halves_of_a_backward_are_part_of_the_cell(planned: Callable[..., Sweep]) -> None:
+    """In any unit: twice all times are the same results, in forwards. The paper's own costs add nothing."""
+    common = f"{UNIT} method=zb_h1 timelines=false"
+    plain, costly, doubled = (
+        planned(f"{common} {costs}")
+        for costs in (
+            "calibration.weight_grad=1",
+            "calibration.forward=1 calibration.weight_grad=0.5",
+            "calibration.forward=2 calibration.input_grad=2 calibration.weight_grad=1",
+        )
+    )
+    assert "weight_grad" not in plain.cells[0].identity()["calibration"]
+    (at_paper,), (one,), (two,) = run(plain), run(costly), run(doubled)
+    assert one.metrics == two.metrics
+    assert one.timeline is None, "none was asked for"
+    assert (at_paper.metrics["span_units"], at_paper.metrics["lower_bound_units"]) == (15, 15)
+    assert one.metrics["makespan_units"] == 14.5
+    assert one.metrics["lower_bound_units"] is None, "the bound is one at the paper's costs"
+
+
+def test_older_cells_keep_their_ids(planned: Callable[..., Sweep]) -> None:
+    identity = planned(f"{UNIT} method=bitpipe").cells[0].identity()
+    assert identity["calibration"] == {"name": "unit", "all_reduce": 0.0, "transfer": 0.0}
