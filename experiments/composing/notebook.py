@@ -26,13 +26,20 @@ def sweep_of(*overrides: str) -> Sweep:
         HydraException: an override that does not fit.
     """
     from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
 
     def load(texts: list[str]) -> DictConfig:
         return compose("config", texts, return_hydra_config=True)
 
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        ready = prepare((*overrides, LOCAL, "--multirun"), ROOT / "conf")
-        return plan(load, jobs_of(load, [a for a in ready.arguments if a not in (LOCAL, "--multirun")]))
+    # A notebook may have initialised Hydra for something of its own, and goes on with it afterwards.
+    theirs = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            ready = prepare((*overrides, LOCAL, "--multirun"), ROOT / "conf")
+            return plan(load, jobs_of(load, [a for a in ready.arguments if a not in (LOCAL, "--multirun")]))
+    finally:
+        GlobalHydra.instance().hydra = theirs
 
 
 def jobs_of(load: Callable[[list[str]], DictConfig], overrides: Sequence[str]) -> list[list[str]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from bitpipe.errors import InputError
@@ -218,6 +219,13 @@ def test_a_sweep_from_a_notebook_is_the_command_lines(tmp_path: Path) -> None:
     assert one.job.schedule.depth == 4
     with pytest.raises(InputError, match="even depth"):
         sweep_of("depth=5", "backend=simulate")
+
+
+def test_a_notebook_that_has_initialised_hydra_keeps_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("a: 1\n")
+    with initialize_config_dir(str(tmp_path), version_base="1.3"):
+        assert len(sweep_of("depth=4", "backend=simulate", f"results={tmp_path}").cells) == 1
+        assert compose("mine").a == 1
 
 
 HOSTILE = ["null", "-1", "text", "[1]", "{a:1}", "1e400", "'a\\nb'"]

@@ -93,8 +93,9 @@ def parameters(found: Prediction, layout: RankLayout, rank: int) -> int:
 def test_a_device_holds_what_is_predicted(pool_of: Callable[[int], Pool], variant: dict[str, Any]) -> None:
     """Parameters exactly, activations within 0.2 %; of ranks, and of the paper's models on fake tensors.
 
-    Between I and W of a split backward ranks have already let go of dropout masks and norms, up to 6 %
-    of it all, which the prediction keeps. Buffers are those in use; ranks keep the others, too.
+    Between I and W of a split backward ranks have already let go of dropout masks and norms, up to 6.2 %
+    of it all where most chunks wait for their W (ZB-H2); the prediction keeps them. Buffers are those in
+    use; ranks keep the others, too.
     """
     jobs = {name: job(variant, model) for name, model in (MODELS | PAPER).items()}
     predictions = {name: predict(one, CLUSTER, CALIBRATION) for name, one in jobs.items()}
@@ -116,7 +117,7 @@ def test_a_device_holds_what_is_predicted(pool_of: Callable[[int], Pool], varian
             vectors = held[name].vectors
             state = sum(vectors[f"{kind}_bytes"][rank] for kind in ("parameter", "gradient", "optimizer"))
             assert 1 <= state / memory[rank].parameters < 1.01  # each parameter starts on a cache line
-            assert 0.998 < activations / vectors["peak_activation_bytes"][rank] < (1.06 if split else 1.002)
+            assert 0.998 < activations / vectors["peak_activation_bytes"][rank] < (1.065 if split else 1.002)
             assert memory[rank].buffers <= vectors["buffer_bytes"][rank]
 
 
