@@ -15,7 +15,7 @@ from bitpipe.runtime.clocks.operations import Operation
 from bitpipe.runtime.processes.failure import RankFailure
 from bitpipe.runtime.processes.pool import Pool
 from bitpipe.runtime.result import RankReport, RunResult
-from bitpipe.runtime.run import Fault, Run, describe
+from bitpipe.runtime.run import Run, describe
 from bitpipe.runtime.target import Target
 from bitpipe.runtime.transport.channels import check_channels
 from bitpipe.schedule import check, generate, lower
@@ -37,7 +37,6 @@ def run_block(
     pool: Pool | None = None,
     watchdog: float = 60.0,
     limit: float | None = None,
-    faults: Sequence[Fault] = (),
 ) -> list[RunResult]:
     """Run jobs of equal P on one pool of ranks, in rotation, iteration by iteration.
 
@@ -59,7 +58,6 @@ def run_block(
         pool: ranks to use; they stay up. Without it they are started and stopped here.
         watchdog: seconds without progress before a job counts as hung.
         limit: seconds for all jobs together.
-        faults: what to break, for tests.
 
     Raises:
         InputError: a job cannot run; nothing has been started.
@@ -87,9 +85,8 @@ def run_block(
     try:
         while left := [number for number in range(len(runs)) if number not in results]:
             mine = [runs[number] for number in left]
-            struck = [_renumbered(fault, left) for fault in faults if fault.job in left]
             remaining = None if limit is None else max(0.1, limit - (time.monotonic() - begun))
-            for number, result in zip(left, _attempt(own, mine, struck, remaining), strict=True):
+            for number, result in zip(left, _attempt(own, mine, remaining), strict=True):
                 if result is not None:
                     results[number] = result
     finally:
@@ -147,9 +144,7 @@ def prepare(
     return runs
 
 
-def _attempt(
-    pool: Pool, runs: Sequence[Run], faults: Sequence[Fault], limit: float | None
-) -> list[RunResult | None]:
+def _attempt(pool: Pool, runs: Sequence[Run], limit: float | None) -> list[RunResult | None]:
     """Run all jobs; if one fails, only that one has a result."""
     from bitpipe.runtime.train import train_block
 
@@ -159,7 +154,7 @@ def _attempt(
         return describe(runs[job], rank, iteration, mark)
 
     try:
-        reports = pool.call(train_block, runs, tuple(faults), limit=limit, describe=where)
+        reports = pool.call(train_block, runs, limit=limit, describe=where)
     except RankFailure as failure:
         if failure.job < 0:
             raise
@@ -190,15 +185,4 @@ def _result(
         reports=tuple(reports),
         started=started,
         finished=time.time(),
-    )
-
-
-def _renumbered(fault: Fault, left: Sequence[int]) -> Fault:
-    """A fault's job number among the jobs that are left."""
-    return Fault(
-        kind=fault.kind,
-        job=left.index(fault.job),
-        rank=fault.rank,
-        iteration=fault.iteration,
-        position=fault.position,
     )

@@ -84,18 +84,6 @@ class Interpreter(ABC):
         if not last:
             self._release(list(self._sent))
 
-    def insert(self, position: int, act: Callable[[], None]) -> Callable[[], None]:
-        """Run ``act`` before the action at ``position``, until the returned function is called."""
-        mark = self._whole[position][2]
-        step: Step = (lambda _: act(), None, mark & ~1)
-        whole = self._whole
-        self._whole = [*whole[:position], step, *whole[position:]]
-
-        def undo() -> None:
-            self._whole = whole
-
-        return undo
-
     def _compile(self, at: int, instruction: Instruction) -> Step:
         action, peer, slot, _ = instruction
         plan, kind = self.plan, action.kind

@@ -322,12 +322,6 @@ class Member:
         if self.gradients is not None and self.run.job.sync != "none":
             self.gradients.check_replicas(when)
 
-    def poison(self) -> None:
-        """Make every weight of this rank NaN, for tests."""
-        if self.gradients is not None:
-            for flat in self.gradients.flats.values():
-                flat.values.fill_(float("nan"))
-
     def where(self) -> str:
         """What this rank is doing, for error messages."""
         return describe(self.run, self.world.rank, self.world.board[1], self.world.board[2])

@@ -1,10 +1,7 @@
-"""What is asked of a rank: a job with its program, clock, data, and faults to inject."""
+"""What is asked of a rank: a job with its program, clock and data."""
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,44 +17,6 @@ from bitpipe.runtime.clocks.operations import Operation, operations_of
 from bitpipe.runtime.plan import Plan
 from bitpipe.runtime.target import Target
 from bitpipe.schedule.program import Program
-
-KINDS = ("raise", "kill", "stop", "hang", "exit", "memory", "device_memory", "nan")
-"""Of faults."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """A fault to inject, for tests of what happens then.
-
-    Attributes:
-        kind: ``raise``, ``kill``, ``stop`` (SIGSTOP), ``hang``, ``exit``, ``memory`` (the host's),
-            ``device_memory`` or ``nan``.
-        job, rank, iteration: when and where.
-        position: before which action of the row.
-    """
-
-    kind: str
-    rank: int
-    job: int = 0
-    iteration: int = 0
-    position: int = 0
-
-    def __post_init__(self) -> None:
-        choose("fault.kind", self.kind, KINDS)
-
-    def strike(self) -> None:
-        """Do it."""
-        if self.kind == "raise":
-            raise RuntimeError("injected fault")
-        if self.kind == "memory":
-            raise MemoryError("injected fault")
-        if self.kind == "device_memory":
-            raise RuntimeError("CUDA error: out of memory (injected fault)")
-        if self.kind == "exit":
-            os._exit(7)
-        if self.kind == "hang":
-            time.sleep(3600)
-        os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[self.kind])
 
 
 @dataclass(frozen=True, kw_only=True)

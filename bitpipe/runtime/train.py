@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch.distributed as dist
 
 from bitpipe.runtime.member import Member
 from bitpipe.runtime.processes.world import BUSY, IDLE, World, settle
 from bitpipe.runtime.result import RankReport
-from bitpipe.runtime.run import Fault, Run
+from bitpipe.runtime.run import Run
 
 
-def train_block(
-    world: World, runs: Sequence[Run], faults: Sequence[Fault] = ()
-) -> list[list[RankReport]] | None:
+def train_block(world: World, runs: Sequence[Run]) -> list[list[RankReport]] | None:
     """Run every job of a block; returns all ranks' reports per job on rank 0, None elsewhere.
 
     Jobs take turns, one iteration each, and every second round in reverse, so that what slows
@@ -30,9 +27,7 @@ def train_block(
         order = [m for m in enumerate(members) if iteration < m[1].run.job.iterations]
         for number, member in order if iteration % 2 == 0 else reversed(order):
             world.board[0] = number
-            _iterate(
-                member, [f for f in faults if (f.job, f.iteration, f.rank) == (number, iteration, world.rank)]
-            )
+            _iterate(member)
     world.board[2] = IDLE
     reports = [member.report() for member in members]
     everyone: list[list[RankReport]] | None = [[] for _ in range(world.size)] if world.rank == 0 else None
@@ -40,23 +35,11 @@ def train_block(
     return None if everyone is None else [list(row) for row in zip(*everyone, strict=True)]
 
 
-def _iterate(member: Member, faults: Sequence[Fault]) -> None:
+def _iterate(member: Member) -> None:
     """One iteration; an error says where it happened."""
-    acts = [(fault.position, partial(_strike, member, fault)) for fault in faults]
-    undo = [member.interpreter.insert(position, act) for position, act in acts]
     try:
         member.iterate()
     except Exception as error:
         error.add_note(member.where())
         member.log("error", error=f"{type(error).__name__}: {error}", where=member.where())
         raise
-    for back in reversed(undo):
-        back()
-
-
-def _strike(member: Member, fault: Fault) -> None:
-    member.log("fault", kind=fault.kind)
-    if fault.kind == "nan":
-        member.poison()
-    else:
-        fault.strike()

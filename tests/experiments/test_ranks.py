@@ -14,11 +14,11 @@ from typing import Any
 
 import psutil
 import pytest
+from injected import Fault, break_ranks
 
 from analysis.load.wandb_offline import read_offline
 from bitpipe.job import Job
 from bitpipe.runtime.result import RunResult
-from bitpipe.runtime.run import Fault
 from bitpipe.schedule.timeline import Timeline
 from experiments.composing.settings import WandbSettings
 from experiments.composing.sweep import Sweep
@@ -295,10 +295,12 @@ def test_a_cell_that_fails_in_either_phase_leaves_the_others(
     kind: str,
     planned: Plan,
     ranks_of: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(jobs: Sequence[Job], options: dict[str, Any]) -> dict[str, Any]:
         now = "time" if "costs" in options else "measure"
-        return {"faults": [Fault(kind=fault, rank=1)]} if now == phase else {}
+        break_ranks(monkeypatch, *([Fault(kind=fault, rank=1, method="gpipe")] if now == phase else []))
+        return {}
 
     ranks_of(broken)
     tiny = f"{TINY} wandb.mode=disabled"

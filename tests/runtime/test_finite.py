@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from injected import insert
 from training import RandomData, job_of, links_of
 
 from bitpipe.runtime.block import prepare
@@ -37,7 +38,7 @@ def ruin(world: World, run: Run, at: int, value: float, what: str) -> int:
 
     while member.iteration < run.job.iterations:
         struck = member.iteration == at and world.rank == 1
-        undo = member.interpreter.insert(last, strike) if struck and what == "gradient" else lambda: None
+        undo = insert(member.interpreter, last, strike) if struck and what == "gradient" else lambda: None
         gradients.step = step_and_strike if struck and what == "weights" else step  # type: ignore[method-assign]
         member.iterate()
         undo()

@@ -12,20 +12,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from injected import Fault, break_ranks
 from training import RandomData, job_of, links_of
 
 from bitpipe.errors import InputError
 from bitpipe.runtime.block import run_block
 from bitpipe.runtime.processes.pool import Pool
 from bitpipe.runtime.result import RunResult
-from bitpipe.runtime.run import Fault
 from bitpipe.schedule import Kind, ProgramError, generate, lower
 
 WATCHDOG = 2.0
 
 
-def block_with(fault: str, folder: Path) -> tuple[list[RunResult], list[Path]]:
+def block_with(
+    fault: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[RunResult], list[Path]]:
     """Two jobs; rank 2 of the first breaks in its second iteration."""
+    break_ranks(monkeypatch, Fault(kind=fault, rank=2, method="bitpipe", iteration=1, position=9))
     jobs = [job_of("bitpipe", 4, 4, iterations=3), job_of("dapple", 4, 4, iterations=3)]
     out = [folder / "a", folder / "b"]
     results = run_block(
@@ -35,7 +38,6 @@ def block_with(fault: str, folder: Path) -> tuple[list[RunResult], list[Path]]:
         data=RandomData(),
         out=out,
         watchdog=WATCHDOG,
-        faults=[Fault(kind=fault, rank=2, job=0, iteration=1, position=9)],
     )
     return results, out
 
@@ -68,9 +70,9 @@ def seconds_to_end(result: RunResult, folder: Path) -> float:
     ],
 )
 def test_a_broken_rank_ends_its_job_only(
-    tmp_path: Path, fault: str, status: str, kind: str, words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, status: str, kind: str, words: str
 ) -> None:
-    (broken, other), out = block_with(fault, tmp_path)
+    (broken, other), out = block_with(fault, tmp_path, monkeypatch)
     assert (broken.status, broken.reports) == (status, ())
     assert broken.cause is not None
     assert (broken.cause.kind, broken.cause.rank) == (kind, 2)
@@ -86,8 +88,10 @@ def test_a_broken_rank_ends_its_job_only(
 @pytest.mark.parametrize(
     ("fault", "words"), [("hang", "not waiting for communication"), ("stop", "its process is stopped")]
 )
-def test_a_silent_rank_is_found(tmp_path: Path, fault: str, words: str) -> None:
-    (broken, other), out = block_with(fault, tmp_path)
+def test_a_silent_rank_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, words: str
+) -> None:
+    (broken, other), out = block_with(fault, tmp_path, monkeypatch)
     assert broken.status == "timeout"
     assert broken.cause is not None
     assert (broken.cause.kind, broken.cause.rank) == ("watchdog", 2)
@@ -97,8 +101,10 @@ def test_a_silent_rank_is_found(tmp_path: Path, fault: str, words: str) -> None:
     assert_nothing_left(out)
 
 
-def test_a_loss_that_is_not_finite_names_rank_and_step(tmp_path: Path) -> None:
-    (broken, other), _ = block_with("nan", tmp_path)
+def test_a_loss_that_is_not_finite_names_rank_and_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (broken, other), _ = block_with("nan", tmp_path, monkeypatch)
     assert broken.status == "failed"
     assert broken.cause is not None
     assert "NonFiniteLoss: loss nan in step 1, micro-batch" in broken.cause.message
