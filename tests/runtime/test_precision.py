@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.distributed as dist
+from injected import insert
 from training import RandomData, job_of, links_of, model_of
 
 from bitpipe.job import Job
@@ -48,7 +49,7 @@ def train(world: World, run: Run, rank: int, at: int, interval: int) -> list[See
 
     while member.iteration < run.job.iterations:
         struck = member.iteration == at and world.rank == rank
-        undo = member.interpreter.insert(last, overflow) if struck else lambda: None
+        undo = insert(member.interpreter, last, overflow) if struck else lambda: None
         member.iterate()
         undo()
         seen.scales.append(scale.value)
