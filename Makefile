@@ -58,12 +58,12 @@ reproduce: install  ## every table and figure, simulated at the paper's scale; T
 	$(BIN)/python -m experiments.sensitivity --results $(RESULTS)
 	$(BIN)/python -m analysis all --results $(RESULTS)
 
-# Beside the paper: other papers' tables. A few seconds on two cores.
-FIELD := zero_bubble_table5
+# Beside the paper: another paper's table, a few seconds, and all methods side by side, half a minute on two cores.
+FIELD := zero_bubble_table5 field
 
-reproduce-field: install  ## what other papers print, as this one's tables
+reproduce-field: install  ## another paper's table, and every method side by side
 	set -e; for name in $(FIELD); do $(RUN) +experiment=$$name backend=simulate -m; done
-	$(BIN)/python -m analysis $(FIELD) --results $(RESULTS)
+	set -e; for name in $(FIELD); do $(BIN)/python -m analysis $$name --results $(RESULTS); done
 
 # Those that measure something on GPUs; without Slurm and GPUs run.py says so and stops.
 ON_GPUS := $(filter-out $(basename $(notdir $(shell grep -lE 'override /(backend: simulate|calibration: unit)' \
