@@ -22,7 +22,6 @@ TITLE = "Makespan against peak activations"
 SEARCHED = "bitpipe.schedule.search.methods:bitpipe_searched"
 LOOKS = {
     **METHODS,
-    "chimera_doubled": Look("Chimera, doubled forwards", "#8c3b4a", "", "P", ":"),
     "bitpipe": Look("BitPipe with a cap", "#1f3b7d", "", "*", "-"),
     SEARCHED: Look("BitPipe, searched order", "#000000", "", ".", (0, (1, 1))),
 }
