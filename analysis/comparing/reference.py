@@ -1,6 +1,7 @@
 """Makes the expected results (``results/reference/``) of a results folder: small, and nothing else in it.
 
-Of every experiment and origin the newest sweep is kept, of every cell its newest finished record.
+Of every experiment and origin the newest sweep is kept, of every cell its newest finished record, and the
+table of readings (:mod:`experiments.sensitivity`).
 Timelines are kept where there is no hardware in them (the drawings of schedules need them); rank
 logs, wandb's files and the timelines of predictions are left out.
 """
@@ -16,6 +17,7 @@ from analysis.load.results import Results
 from bitpipe.errors import InputError
 from experiments.cell import ORIGINS
 from experiments.records.record import SHOWN
+from experiments.sensitivity import FILE as SENSITIVITY
 
 
 def make(results: Path, reference: Path) -> int:
@@ -49,6 +51,8 @@ def make(results: Path, reference: Path) -> int:
         target = reference / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(json.dumps(manifest, separators=(",", ":")) + "\n")
+    if (results / SENSITIVITY).exists():
+        shutil.copy(results / SENSITIVITY, reference / SENSITIVITY)
     return len(wanted)
 
 
