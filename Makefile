@@ -19,7 +19,7 @@ install: .venv/.installed-$(EXTRAS)  ## install into .venv, exact versions from 
 	touch $@
 
 test: install  ## all tests that need no GPU; those of Slurm and the browser where these are installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-all: install  ## the slow ones too
 	$(BIN)/python -m pytest -m "slow or not slow"

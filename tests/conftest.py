@@ -28,8 +28,33 @@ NEEDS = {
     "megatron": Need("megatron-core", _module("megatron"), "make test EXTRAS=dev,megatron"),
     "chromium": Need("chromium", lambda: shutil.which("chromium") is not None, "apt-get install chromium"),
 }
-SKIPPED = pytest.StashKey[list[str]]()
-MISSING = pytest.StashKey[Counter[str]]()
+CLUSTER = "cluster"
+
+
+class Skips:
+    """What was skipped, seen where all reports arrive: also with several workers."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.tests: list[str] = []
+        self.missing: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not report.skipped:
+            return
+        name, _, group = report.nodeid.rpartition("@")  # of a worker: test@group
+        self.tests.append(name if group == CLUSTER or group.endswith(".py") else report.nodeid)
+        reason = report.longrepr[2] if isinstance(report.longrepr, (tuple, list)) else ""
+        if "needs " in reason:
+            self.missing[reason.partition("needs ")[2]] += 1
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for need, count in self.missing.items():
+            terminalreporter.write_line(f"{count} tests skipped for want of {need}")
+
+    def pytest_sessionfinish(self) -> None:
+        if self.path:
+            self.path.write_text("".join(f"{test}\n" for test in self.tests))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,7 +63,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"needs(*names): skipped without {', '.join(NEEDS)}")
-    config.stash[SKIPPED], config.stash[MISSING] = [], Counter()
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Skips(config.getoption("--skipped-to")))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A file's tests share its fixtures, so they stay on one worker; there is one Slurm cluster."""
+    for item in items:
+        uses = CLUSTER in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group(CLUSTER if uses else item.nodeid.partition("::")[0]))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -48,23 +81,4 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 continue
             if os.environ.get("CI") == "true":
                 pytest.fail(f"CI must not skip: {need.what} is missing", pytrace=False)
-            item.config.stash[MISSING][f"{need.what}: {need.command}"] += 1
             pytest.skip(f"needs {need.what}: {need.command}")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> object:
-    report: pytest.TestReport = yield
-    if report.skipped:
-        item.config.stash[SKIPPED].append(item.nodeid)
-    return report
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for need, count in config.stash[MISSING].items():
-        terminalreporter.write_line(f"{count} tests skipped for want of {need}")
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if path := session.config.getoption("--skipped-to"):
-        path.write_text("".join(f"{test}\n" for test in session.config.stash[SKIPPED]))
