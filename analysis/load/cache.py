@@ -8,7 +8,6 @@ written is as good as none.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.load.reading import Reading
+from bitpipe.files import replacing
 
 VERSION = 3  # of what readers make of a file; a change empties every cache
 _KEY = ["path", "size", "mtime_ns"]
@@ -81,9 +81,7 @@ class Cache:
         try:
             documents = pd.DataFrame(rows, columns=[*_KEY, "document", "problems"])
             for frame, path in zip((documents, steps), self._files, strict=True):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                half = path.with_name(f".{path.name}.{os.getpid()}")
-                frame.to_parquet(half, index=False)
-                half.replace(path)
+                with replacing(path) as half:
+                    frame.to_parquet(half, index=False)
         except Exception:  # no space, or what Parquet has no type for: read afresh next time
             return

@@ -134,15 +134,6 @@ def stage_weight_grad_flops(model: ModelConfig, stages: int, stage: int, micro_b
     return total
 
 
-def layer_weight_stash_bytes(model: ModelConfig, micro_batch_size: int, element: int = HALF) -> int:
-    """16·e·B·s·h: what a layer's weight gradient needs of the input gradient before it.
-
-    The inputs of its four products, 7h per position, and the gradients of their outputs, 9h: 32·s·B·h
-    at e = 2 (Qi et al. 2023, Table 1), beside a forward's s·B·(34·h + 5·a·s).
-    """
-    return 16 * element * micro_batch_size * model.sequence * model.hidden
-
-
 def training_flops(model: ModelConfig, samples: int) -> int:
     """FLOPs of forward and backward (three forwards' worth) of ``samples`` sequences."""
     return 3 * stage_forward_flops(model, 1, 0, samples)

@@ -8,10 +8,15 @@ from dataclasses import replace
 import pytest
 
 from bitpipe.cluster import LAYOUTS, RankLayout
-from bitpipe.runtime.transport.channels import channels_of, check_channels, streams, unordered_pairs
+from bitpipe.runtime.transport.channels import channels_of, check_channels, streams
 from bitpipe.schedule import METHODS, Instruction, Kind, Program, ProgramError, ScheduleSpec, generate, lower
 
 TWO_NODES = 16  # devices per node, for D=16 W=2
+
+
+def unordered_pairs(source: int, target: int) -> tuple[int, int]:
+    """One channel for both directions between two ranks, as one process group of two would have."""
+    return min(source, target), max(source, target)
 
 
 def program_of(method: str, depth: int, count: int, *, width: int, sync: str = "eager") -> Program:

@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
 _engine = torch.autograd.Variable._execution_engine
-_Edge = tuple[Node | None, int]
 
 
 def backward(root: GradientEdge, gradient: Tensor) -> None:

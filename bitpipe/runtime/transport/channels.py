@@ -35,11 +35,6 @@ def ordered_pairs(source: int, target: int) -> Channel:
     return source, target
 
 
-def unordered_pairs(source: int, target: int) -> Channel:
-    """One channel for both directions between two ranks, as one process group of two would have."""
-    return min(source, target), max(source, target)
-
-
 def channels_of(program: Program, layout: RankLayout) -> tuple[Channel, ...]:
     """All ordered pairs of ranks that exchange messages, in the one order for all ranks."""
     pairs = {
