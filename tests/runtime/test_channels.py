@@ -31,7 +31,7 @@ def layout_of(depth: int, width: int, name: str = "replica_aware") -> RankLayout
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_ends_at_depth_16_on_two_nodes(method: str) -> None:
     for count, sync in ((16, "late"), (32, "eager")):
-        program = program_of(method, 16, count, width=2, sync=sync)
+        program = program_of(method, 16, METHODS[method].nearest(16, count), width=2, sync=sync)
         for name in LAYOUTS:
             layout = layout_of(16, 2, name)
             assert layout.nodes == 2
