@@ -24,7 +24,7 @@ AS_PRINTED = {"1f1b_int": "1F1B-I", "zb_1p": "ZB-1p", "zb_2p": "ZB-2p"}
 _NOTES = (
     "Rate: 1 − m(F+I+W)/span, m micro-batches, span the longest of one device from its first start to its "
     "last end. B of 1F1B (here DAPPLE) takes I+W; a transfer delays and keeps no device busy.",
-    "1F1B-I is not reproduced: neither 2 nor 4 chunks to a device give its rates at the printed costs. "
+    "1F1B-I is not reproduced: none of 2, 3 and 4 chunks to a device gives its rates at the printed costs. "
     "ZB-1p and ZB-2p are orders that the paper searched for; they are shown as printed.",
 )
 
