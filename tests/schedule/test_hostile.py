@@ -44,7 +44,7 @@ def test_a_damaged_file_is_a_schedule_or_one_error(
 
 
 def refusal(path: Path) -> str:
-    """Why a file is no schedule, empty if it is one; below its first line a program's error shows the grid."""
+    """Why a file is no schedule, in its first line; empty if it is one."""
     try:
         schedule = generate(ScheduleSpec(method=f"file:{path}", depth=2, micro_batches=4))
         check(lower(schedule, sync="eager"))
