@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig
 
 from bitpipe.errors import InputError
@@ -221,7 +222,10 @@ def test_a_sweep_from_a_notebook_is_the_command_lines(tmp_path: Path) -> None:
         sweep_of("depth=5", "backend=simulate")
 
 
-def test_a_notebook_that_has_initialised_hydra_keeps_it(tmp_path: Path) -> None:
+def test_a_notebook_that_has_initialised_hydra_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GlobalHydra.instance(), "hydra", None)  # other tests' own
     (tmp_path / "mine.yaml").write_text("a: 1\n")
     with initialize_config_dir(str(tmp_path), version_base="1.3"):
         assert len(sweep_of("depth=4", "backend=simulate", f"results={tmp_path}").cells) == 1

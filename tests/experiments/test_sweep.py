@@ -58,7 +58,7 @@ def test_method_files_say_what_the_methods_say(planned: Plan) -> None:
     from bitpipe.schedule import METHODS
 
     for name, method in METHODS.items():
-        cell = planned(f"method={name} depth=4").cells[0]
+        cell = planned(f"method={name} depth=4 micro_batches={method.nearest(4, 4)}").cells[0]
         assert cell.job.layout == method.layout, name
         assert cell.job.sync == method.sync_mode, name
         assert cell.job.schedule.placement in (None, method.placements[0]), name

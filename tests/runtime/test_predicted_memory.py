@@ -21,6 +21,7 @@ from bitpipe.runtime.plan import Plan
 from bitpipe.runtime.processes.pool import Pool
 from bitpipe.schedule import METHODS
 from bitpipe.schedule.action import Kind
+from bitpipe.schedule.effects import FINISHES
 from bitpipe.schedule.methods.base import ASKED, PARTLY
 from bitpipe.simulate import Prediction, conf, predict
 
@@ -71,11 +72,10 @@ def kept(found: Prediction, device: int) -> int:
     """Most bytes of activations that a device's order keeps, by what autograd keeps of each chunk."""
     program, model = found.trace.program, found.costs.job.model
     stages, size = program.schedule.placement.stages, found.costs.job.micro_batch_size
-    last = Kind.W if program.schedule.split_backward else Kind.B
     now = most = 0
     for instruction in program.rows[device]:
         kind, _, stage, _ = instruction.action
-        if kind in (Kind.F, last):
+        if kind is Kind.F or kind in FINISHES:
             each = per_micro_batch(model, stages, stage, size)
             now += each if kind is Kind.F else -each
         most = max(most, now)
