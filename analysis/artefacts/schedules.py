@@ -59,7 +59,9 @@ def draw(results: Results, stack: Stack) -> Rendered:
 
 def _panels(results: Results, rows: pd.DataFrame, stack: Stack) -> list[Panel]:
     known = {str(row[stack.key]): row for _, row in rows.iterrows()}
-    return [panel(results, known[key], title) for key, title in stack.names.items() if key in known]
+    own = {key: labels.method(key).name if stack.key == "method" else key for key in known}
+    names = {key: title for key, title in (stack.names | own | stack.names).items() if key in known}
+    return [panel(results, known[key], title) for key, title in names.items()]
 
 
 def _placements(results: Results, rows: pd.DataFrame) -> list[Part]:

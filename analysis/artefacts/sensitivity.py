@@ -46,7 +46,7 @@ def _document(results: Results) -> dict[str, Any]:
     path = results.root / FILE
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise NoResults(results.root, ID, RERUN) from None
     return dict(document)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 
 from analysis.drawing.labels import MODELS
 from analysis.drawing.output import Rendered, Table
 from analysis.load.paper import printed
-from analysis.load.results import Results
+from analysis.load.results import NoResults, Results
 from analysis.registry import artefact
 from analysis.remarks import remarks
-from bitpipe.models import arithmetic
+from bitpipe.models import ModelConfig, arithmetic
 from bitpipe.simulate import conf
 
 
@@ -21,8 +23,11 @@ def table4_models(results: Results) -> Rendered:
     paper = printed("table4_models").set_index("model")["parameters"]
     rows = []
     for row in ours.to_dict("records"):
-        model = conf.model(str(row["model"]))
-        printed_count = paper.get(model.name.replace("_", "-"))
+        reading = results.loaded.readings.get(str(row["path"]))
+        if reading is None or reading.document is None:
+            continue  # the remarks count it
+        model = ModelConfig.from_mapping(reading.document["identity"]["job"]["model"])
+        printed_count = paper.get(model.name.replace("_", "-")) if _papers(model) else None
         count = arithmetic.parameters(model)
         rows.append(
             {
@@ -43,9 +48,16 @@ def table4_models(results: Results) -> Rendered:
                 "model_flops_utilisation": (row["metrics"] or {}).get("model_flops_utilisation"),
             }
         )
-    note = "samples/s: BitPipe on one node of 8, D = N = 8, B = 4 (BERT-64) and 1 (GPT-96)"
+    note = "samples/s: unless swept, BitPipe on one node of 8, D = N = 8, B = 4 (BERT-64) and 1 (GPT-96)"
+    if not rows:
+        raise NoResults(results.root, "table4_models")
     frame = pd.DataFrame(rows)
     return Rendered(
         tables=(Table(name="table4_models", title="Table 4: models", frame=frame),),
         notes=(note, *remarks(ours)),
     )
+
+
+def _papers(model: ModelConfig) -> bool:
+    """Whether it is a model of the paper's, and not one of that name with other sizes."""
+    return model.name in MODELS and replace(conf.model(model.name), dropout=model.dropout) == model

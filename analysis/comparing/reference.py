@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.load.results import Results
+from analysis.load.sweeps import NoManifest, read_manifest
 from bitpipe.errors import InputError
 from experiments.cell import ORIGINS
 from experiments.records.record import SHOWN
@@ -24,7 +25,7 @@ def make(results: Path, reference: Path) -> int:
     """Write the reference anew; returns how many records it holds.
 
     Raises:
-        InputError: a cell that a sweep asked for has no finished record.
+        InputError: a cell that a sweep asked for has no finished record, or a sweep's manifest is damaged.
     """
     kept = _newest(results)
     loaded = Results(results).loaded
@@ -60,7 +61,10 @@ def _newest(results: Path) -> dict[Path, dict[str, Any]]:
     """Per path below the results the manifest: of every experiment and origin the newest."""
     found: dict[tuple[str, str], tuple[Path, dict[str, Any]]] = {}
     for path in sorted(results.glob("sweeps/*/*.json"), key=lambda path: path.stem):
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            manifest = read_manifest(path)
+        except NoManifest as error:
+            raise InputError("results", path, f"not a sweep's manifest: {error}") from None
         if manifest["experiment"] == "adhoc" or not manifest["cells"]:
             continue
         origin = ORIGINS[manifest["cells"][0]["backend"]].value

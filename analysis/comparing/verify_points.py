@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from analysis.load.results import Results
-from analysis.load.sweeps import SETTINGS
+from analysis.load.sweeps import SETTINGS, NoManifest, read_manifest
 from experiments.cell import ORIGINS
 from experiments.composing.config import Config
 
@@ -44,7 +43,7 @@ def points(results: Results) -> list[Point]:
     documents = {cell: results.loaded.readings[path].document for cell, path in paths.items()}
     found: dict[tuple[str, str, frozenset[tuple[str, str]]], Point] = {}
     for experiment, asked in _manifests(results.root):
-        settings = _settings(asked["overrides"])
+        settings = _settings(asked.get("overrides") or [])
         origin = ORIGINS[asked["backend"]].value
         point = Point(
             experiment=experiment, origin=origin, settings=settings, record=documents.get(asked["cell"])
@@ -57,11 +56,11 @@ def _manifests(root: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Experiment and entry of every point asked for, oldest sweep first."""
     for path in sorted(root.glob("sweeps/*/*.json"), key=lambda path: (path.parent.name, path.stem)):
         try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-            entries = [(manifest["experiment"], entry) for entry in manifest["cells"]]
-        except (OSError, ValueError, KeyError, TypeError):
+            manifest = read_manifest(path)
+        except NoManifest:
             continue  # loading the results names it
-        yield from entries
+        for entry in manifest["cells"]:
+            yield manifest["experiment"], entry
 
 
 def _settings(overrides: list[str]) -> dict[str, str]:

@@ -60,17 +60,38 @@ def _shape(extra: str) -> str:
     return ", ".join(part for part in extra.split(", ") if re.split(r"[.=]", part)[0] in _SHAPE)
 
 
+class NoManifest(ValueError):
+    """A file that is none, or cannot be read; one line says why."""
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """A sweep's manifest (:mod:`experiments.records.manifest`), every entry of which makes a row.
+
+    Raises:
+        NoManifest: whatever else the file is.
+    """
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        for entry in manifest["cells"]:
+            _row(manifest["experiment"], path.stem, entry)
+            if not (isinstance(manifest["experiment"], str) and isinstance(entry["cell"], str)):
+                raise TypeError("experiment and cell are names")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise NoManifest((repr(error).splitlines() or [""])[0]) from error
+    return manifest
+
+
 def read_sweeps(root: Path) -> tuple[pd.DataFrame, list[tuple[str, str]]]:
     """All manifests below ``root``, newest first, and what was wrong with some."""
     rows: list[dict[str, Any]] = []
     problems = []
     for path in sorted(root.glob("sweeps/*/*.json"), key=lambda path: path.stem, reverse=True):
         try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
+            manifest = read_manifest(path)
+        except NoManifest as error:
+            problems.append((str(path.relative_to(root)), f"not a sweep's manifest, skipped: {error}"))
+        else:
             rows += [_row(manifest["experiment"], path.stem, cell) for cell in manifest["cells"]]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            line = (repr(error).splitlines() or [""])[0]
-            problems.append((str(path.relative_to(root)), f"not a sweep's manifest, skipped: {line}"))
     return pd.DataFrame(rows, columns=None if rows else COLUMNS), problems
 
 

@@ -142,6 +142,11 @@ def one_line(error: Exception, conf: Path) -> str | None:
         return f"{found[1]}: {reason}"
     if found := re.match(r"In .*: Could not find '(.*)/(.*)'", first):
         options = re.findall(r"^\t(\S+)$", rest, re.MULTILINE)
+        if found[2].endswith((".yaml", ".yml")):  # Hydra cuts a path at its last slash
+            group, name = found[1].partition("/")[0], Path(found[2]).stem
+            value = f"{found[1]}/{found[2]}".removeprefix(f"{group}/")
+            own = f"one of your own: --config-dir FOLDER {group}={name}, with FOLDER/{group}/{name}.yaml"
+            return f"{group}={value}: allowed are {', '.join(options)} ({own})"
         near = difflib.get_close_matches(found[2], options, n=1, cutoff=0.4)
         hint = f" (did you mean {near[0]}?)" if near else ""
         return f"{found[1]}={found[2]}: allowed are {', '.join(options)}{hint}"

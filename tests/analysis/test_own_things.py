@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from result_folders import A800, BERT, VARIANTS, Folder, make_cell, make_record
 
 from analysis.__main__ import main
+from bitpipe.models import arithmetic
 from experiments.cell import Cell
 from experiments.records.store import write_json
 
@@ -94,3 +96,23 @@ def test_all_draws_an_own_method_without_a_fault(folder: Folder, capsys: pytest.
         folder.sweep(experiment, cells)
     assert "fault of this program" not in run(folder, "all", capsys)
     assert "dapple, file:mine.py" in (folder.root / "tables" / "table6_ablation.md").read_text()
+
+
+def test_table_4_computes_a_model_from_its_record_and_compares_only_the_papers_own(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name that no file here has, and a known name with other sizes."""
+    models = (BERT, replace(BERT, name="mine"), replace(BERT, layers=32))
+    cells = []
+    for model in models:
+        cell = make_cell()
+        cells.append(replace(cell, job=replace(cell.job, model=model), labels={"model": model.name}))
+    for cell in cells:
+        folder.add(make_record(cell, 20.0))
+        folder.sweep("table4_models", [cell])
+        run(folder, "table4_models", capsys)
+        (row,) = csv.DictReader((folder.root / "tables" / "table4_models.csv").open())
+        model = cell.job.model
+        assert int(row["parameters"]) == arithmetic.parameters(model)
+        assert int(row["layers"]) == model.layers
+        assert bool(row["paper_parameters"]) == (model == BERT)

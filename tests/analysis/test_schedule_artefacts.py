@@ -17,6 +17,7 @@ from analysis.artefacts.bubble_memory import RUN_TOLERANCE, layout, tidy
 from analysis.artefacts.mechanisms import COLUMNS, mechanism
 from analysis.artefacts.schedule_claims import CLAIMS, NO
 from analysis.comparing.grid import to_markdown
+from analysis.drawing import labels
 from analysis.drawing.output import Rendered
 from analysis.load.paper import printed
 from analysis.load.results import NoResults, Results
@@ -90,6 +91,26 @@ def test_panels_end_when_the_paper_says(root: Path, id: str, makespans: list[flo
     titles = [text for text in words(rendered(root, id)) if "makespan" in text]
     assert [float(title.split("makespan ")[1].split(",")[0]) for title in titles] == makespans
     assert all("simulated" in title for title in titles)
+
+
+@pytest.mark.parametrize("name", ["gems", "own_rows:pair"])
+@pytest.mark.parametrize("id", ["fig2_bitpipe", "fig3_schedules"])
+def test_a_method_that_the_paper_does_not_draw_is_drawn_by_its_name(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, id: str, name: str
+) -> None:
+    rows = "[[f'F{m}@{s}d' for m in range(4)] + [f'B{m}@{s}d' for m in range(4)] for s in range(4)]"
+    (tmp_path / "own_rows.py").write_text(f"def pair(spec):\n    return {rows}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    method = ["method=gems"] if name == "gems" else ["method=own", f"method.name={name}"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+
+        def load(overrides: list[str]) -> object:
+            return compose("config", overrides, return_hydra_config=True)
+
+        fixed = [f"+experiment={id}", f"results={tmp_path}", "depth=4", "micro_batches=4", *method]
+        run_sweep(plan(load, [fixed]))  # type: ignore[arg-type]
+    title = f"{labels.method(name).name}: simulated"
+    assert [text for text in words(rendered(tmp_path, id)) if text.startswith(title)]
 
 
 def test_only_the_figure_of_syncs_shows_syncs(root: Path) -> None:

@@ -13,9 +13,11 @@ import pytest
 from result_folders import TINY, VARIANTS, Folder, make_cell, make_record
 
 from analysis.__main__ import main
+from analysis.comparing.reference import make
 from analysis.comparing.verify import VIRTUAL_RATIO, Verdict, verify
 from analysis.comparing.verify_points import points
 from analysis.load.results import Results
+from bitpipe.errors import InputError
 from bitpipe.origin import Origin
 from experiments.cell import Cell
 from experiments.records.record import Status, seal
@@ -293,3 +295,23 @@ def test_no_reference_is_made_of_a_sweep_with_a_hole(tmp_path: Path) -> None:
     results, made = result_set(tmp_path / "results", leave_out="full"), tmp_path / "made"
     assert main(["reference", "--results", str(results), "--reference", str(made)]) == 2
     assert not made.exists()
+
+
+DAMAGED = {
+    "nested": "[" * 100_000,
+    "number": '{"experiment": "table6_ablation", "cells": ' + "9" * 6000 + "}",
+    "list": "[]",
+    "cell of a wrong type": '{"experiment": "x", "cells": [{"cell": [], "backend": "cpu", "labels": {}}]}',
+    "entry of a wrong type": '{"experiment": "x", "cells": [1]}',
+}
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_manifest_is_left_out_here_and_refused_as_a_reference(
+    text: str, reference: Path, tmp_path: Path
+) -> None:
+    results = result_set(tmp_path / "results")
+    (results / "sweeps" / "table6_ablation" / "2026-damaged.json").write_text(text)
+    assert set(verdicts(results, reference)) == {Verdict.AGREES}
+    with pytest.raises(InputError, match=r"2026-damaged.json: not a sweep's manifest"):
+        make(results, tmp_path / "made")

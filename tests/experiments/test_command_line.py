@@ -248,3 +248,15 @@ def test_any_value_of_a_models_or_methods_key_is_one_line_at_most(
         line = "" if raised is None else one_line(raised, CONF)
         assert line is not None, f"{key}={value}: {raised!r}"
         assert "\n" not in line, line
+
+
+@pytest.mark.parametrize("value", ["/folder/mine.yaml", "./mine.yaml", "folder/mine.yaml", "../a b/mine.yml"])
+@pytest.mark.parametrize("group", ["model", "cluster", "calibration"])
+def test_a_path_as_a_groups_choice_is_answered_with_the_form_that_takes_ones_own_file(
+    load: Callable[[list[str]], DictConfig], group: str, value: str
+) -> None:
+    with pytest.raises(Exception, match="Could not find") as raised:
+        load([f"{group}={value}"])
+    line = one_line(raised.value, CONF) or ""
+    assert line.startswith(f"{group}={value}: allowed are ")
+    assert line.endswith(f"--config-dir FOLDER {group}=mine, with FOLDER/{group}/mine.yaml)")
