@@ -259,6 +259,7 @@ def test_a_second_run_skips_what_is_finished_and_says_so(
 def test_without_m_one_cell_runs_and_says_that_it_is_one_of_24(tmp_path: Path) -> None:
     done = run("+experiment=table6_ablation", "backend=simulate", "depth=4", "draw=false", results=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "table6_ablation has 24 cells; this runs one of them" in done.stdout
+    assert "table6_ablation has 24 cells; this runs one cell of its settings" in done.stdout
     assert "add -m" in done.stdout
     assert len(list(tmp_path.glob("cells/*"))) == 1
+    assert [path.name for path in tmp_path.glob("sweeps/*")] == ["adhoc"], "it is no sweep of the experiment"

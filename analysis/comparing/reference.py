@@ -17,6 +17,7 @@ from analysis.load.results import Results
 from analysis.load.sweeps import NoManifest, read_manifest
 from bitpipe.errors import InputError
 from experiments.cell import ORIGINS
+from experiments.composing.config import ADHOC
 from experiments.records.record import SHOWN
 from experiments.sensitivity import FILE as SENSITIVITY
 
@@ -65,7 +66,7 @@ def _newest(results: Path) -> dict[Path, dict[str, Any]]:
             manifest = read_manifest(path)
         except NoManifest as error:
             raise InputError("results", path, f"not a sweep's manifest: {error}") from None
-        if manifest["experiment"] == "adhoc" or not manifest["cells"]:
+        if manifest["experiment"] == ADHOC or not manifest["cells"]:
             continue
         origin = ORIGINS[manifest["cells"][0]["backend"]].value
         found[manifest["experiment"], origin] = path.relative_to(results), manifest

@@ -123,7 +123,8 @@ def experiment_rows(
     asked = sweeps[sweeps["experiment"] == id]
     if asked.empty:
         return asked
-    same = [name for name in asked if name not in ("sweep", "extra")]
+    # The numbers are in the cell, and a manifest has them only where its command line named them.
+    same = [name for name in asked if name not in ("sweep", "extra", *_NUMBERS)]
     asked = asked.drop_duplicates(same).dropna(axis="columns", how="all")
     known = cells.drop(columns=["labels", "experiment"])
     rows = asked.merge(known, on="cell", how="left", suffixes=("_label", ""))

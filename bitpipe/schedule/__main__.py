@@ -271,6 +271,7 @@ def _list(arguments: argparse.Namespace) -> int:
     print(
         f"\ncopies of the weights; peak activations and bubble at D={arguments.depth}, "
         f"N={arguments.micro_batches}; 'of span': of the longest device's own span.\n"
+        "Where the cap is tunable, show METHOD --early-forward or --cap trades memory for a smaller bubble.\n"
         "Your own: file:PATH (action text) or module:function."
     )
     return 0

@@ -12,6 +12,9 @@ from typing import Any
 
 from omegaconf import MISSING
 
+ADHOC = "adhoc"
+"""What is run without an experiment, or beside its grid."""
+
 
 @dataclass
 class MethodConfig:
@@ -46,7 +49,7 @@ class BackendConfig:
 class ExperimentConfig:
     """What a sweep is (set by the files of group ``experiment``)."""
 
-    name: str = "adhoc"  # names the manifest, the table and the figure
+    name: str = ADHOC  # names the manifest, the table and the figure
     title: str = ""  # one line for people
     invalid: str = "refuse"  # record: impossible cells of a grid are results, not errors
     labels: dict[str, Any] = field(default_factory=dict)  # what its table calls a cell

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from omegaconf import DictConfig, OmegaConf
 
+from experiments.composing.config import ADHOC
 from experiments.composing.sweep import plan
 from experiments.running.local import run_sweep, say
 
@@ -24,9 +26,11 @@ def run_single(composed: DictConfig) -> None:
     cells = size(hydra.sweeper)
     if cells > 1:
         say(
-            f"{sweep.experiment} has {cells} cells; this runs one of them: {sweep.points[0].cell}. "
-            f"All: add -m"
+            f"{sweep.experiment} has {cells} cells; this runs one cell of its settings: "
+            f"{sweep.points[0].cell}. All: add -m"
         )
+        # It need not be a point of the grid, and as a sweep it would stand in the way of the whole one.
+        sweep = replace(sweep, experiment=ADHOC)
     run_sweep(sweep)
 
 

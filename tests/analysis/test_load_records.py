@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from analysis.load import load
 from analysis.load.rank_logs import read_rank_log
 from analysis.load.records import read_record
 from analysis.load.schema import CELLS
+from analysis.load.sweeps import experiment_rows
 from experiments.records.record import Status
 
 
@@ -129,3 +131,14 @@ def test_rendering_never_imports_torch(table6: Folder) -> None:
         "sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=200)
+
+
+def test_a_cell_that_another_command_line_asked_for_too_is_one_row() -> None:
+    """A single run names no depth in its manifest; its cell is the sweep's all the same."""
+    same = {"experiment": "one", "cell": "c1", "origin": "simulated", "extra": "", "method": "full"}
+    sweeps = pd.DataFrame([{**same, "sweep": "2"}, {**same, "sweep": "1", "depth": 4}])
+    cells = pd.DataFrame(
+        [{"cell": "c1", "labels": {}, "experiment": "one", "depth": 4, "status": "ok", "context": "x"}]
+    )
+    rows = experiment_rows(sweeps, cells, "one")
+    assert rows["depth"].tolist() == [4]
