@@ -16,6 +16,7 @@ from analysis.registry import artefact
 from analysis.remarks import remarks
 
 ID = "table6_searched"
+RERUN = f"python run.py +experiment={ID} -m"
 TITLE = "Beside Table 6: a searched order against BitPipe's own"
 SEARCHED, OWN = "searched", "full"
 KEYS = ["origin", "model", "cluster", "depth", "micro_batches", "global_batch"]
@@ -32,7 +33,7 @@ def table6_searched(results: Results) -> Rendered:
     ours = results.experiment(ID)
     frame = tidy(ours)
     if frame.empty:
-        raise NoResults(results.root, ID)
+        raise NoResults(results.root, f"{ID} with a method that it compares", RERUN)
     return Rendered(tables=(_table(frame),), notes=remarks(ours))
 
 

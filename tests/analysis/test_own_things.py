@@ -116,3 +116,16 @@ def test_table_4_computes_a_model_from_its_record_and_compares_only_the_papers_o
         assert int(row["parameters"]) == arithmetic.parameters(model)
         assert int(row["layers"]) == model.layers
         assert bool(row["paper_parameters"]) == (model == BERT)
+
+
+@pytest.mark.parametrize("experiment", ["table6_searched", "zero_bubble_table5"])
+def test_a_table_of_fixed_methods_says_so_where_only_others_were_run(
+    folder: Folder, capsys: pytest.CaptureFixture[str], experiment: str
+) -> None:
+    cell = replace(
+        make_cell(method="gpipe"), labels={"method": "gpipe", "variant": "gpipe", "setting": "1.5b"}
+    )
+    folder.add(make_record(cell, 20.0))
+    folder.sweep(experiment, [cell])
+    main([experiment, "--results", str(folder.root)])
+    assert f"{experiment} with a method that it compares" in capsys.readouterr().err
