@@ -28,7 +28,7 @@ SECRET = "0123456789abcdef0123456789abcdef01234567"
 
 def test_three_shapes_make_three_arrays_and_the_table(user: User) -> None:
     user.settings(setup=['echo "HCA=$NCCL_IB_HCA"'], environment={"NCCL_IB_HCA": "mlx5_0:1,mlx5_1:1"})
-    command = ["depth=4,8,16", "micro_batches=depth", "method=bitpipe", "iterations=2"]
+    command = ["depth=4,8,16", "micro_batches=depth", "method=bitpipe", "iterations=2", "measured=1"]
     done = user.run(*command, WANDB_API_KEY=SECRET)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 cells in 3 jobs" in done.stdout
