@@ -18,7 +18,7 @@ DRAWS = 100
 BETWEEN_RUNS = 0.02
 """Standard deviation between runs of a ratio's logarithm, as a share of it: chosen, not derived.
 
-Two pairs of runs on a machine kept busy (simulator_vs_virtual_before_1.csv and _before_2.csv in results/bench)
+Two pairs of runs on a busy machine (simulator_vs_virtual_before_1.csv and _before_2.csv in results/bench)
 had ratios outside each other's interval while this was 0: iterations of one run cannot show what drifts
 between runs. In the first pair the logarithms of five ratios were 2.1 to 2.5 % apart and that of 1F1B-Int
 9 %, which this value does not cover; in the second at most 2.2 %. The pair in simulator_vs_virtual.csv was
